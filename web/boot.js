@@ -1,5 +1,6 @@
-// Starts the page. A file of its own, not an inline script, so that the Content-Security-Policy can forbid inline ones.
-// The build writes the hashed file names into this script element's attributes: the program's, and each language's.
+// Starts the page. This is a file instead of an inline script, so that the Content-Security-Policy can forbid inline
+// scripts. The build writes the hashed file names of the program and of each language into this script element's
+// attributes.
 const script = document.querySelector("script[data-wasm]");
 const at = (name) => new URL(name, document.baseURI);
 const root = document.documentElement;
@@ -12,7 +13,7 @@ const kept = (name) => {
   }
 };
 
-// Before the program is there, so that a dark room stays dark. The names are also in src/browser.rs.
+// Set before the program loads, so that a dark page does not flash white. The names are also in src/browser.rs.
 const query = new URLSearchParams(location.search);
 const theme = query.has("host") ? query.get("theme") : kept("headroom.theme");
 if (theme === "light" || theme === "dark") root.dataset.theme = theme;
@@ -22,10 +23,27 @@ const fetchText = async (name) => {
   if (!answer.ok) throw new Error(`${answer.status} ${answer.url}`);
   return answer.text();
 };
-// The address, then what was chosen before, then what the browser asks for.
+// The order of preference: the address, the stored choice, the browser's languages.
 const wanted = [query.get("lang"), query.has("host") ? null : kept("headroom.language"), ...navigator.languages];
 const known = wanted.map((tag) => tag?.toLowerCase().split("-")[0]);
 root.lang = known.find((code) => /^[a-z]+$/.test(code) && script.hasAttribute(`data-text-${code}`)) ?? "en";
+
+// Browsers take seconds to lay out megabytes in one line, so a field takes the beginning of a long paste.
+const LINE_LENGTH_MAX = 256;
+const lengthMax = (field) => {
+  if (field.maxLength > 0) return field.maxLength;
+  return field instanceof HTMLInputElement ? LINE_LENGTH_MAX : Infinity;
+};
+const cut = (event) => {
+  const field = event.target;
+  const most = lengthMax(field);
+  const text = (event.clipboardData ?? event.dataTransfer)?.getData("text/plain") ?? "";
+  if (text.length <= most) return;
+  event.preventDefault();
+  field.focus();
+  document.execCommand("insertText", false, text.slice(0, most));
+};
+for (const type of ["paste", "drop"]) addEventListener(type, cut, true);
 
 try {
   const text = fetchText(script.getAttribute(`data-text-${root.lang}`));
@@ -33,7 +51,7 @@ try {
   globalThis.headroomText = await text;
   await page.default({ module_or_path: at(script.dataset.wasm) });
 } catch (error) {
-  // The one state that the page itself cannot show: its program did not arrive or does not run here.
+  // The program did not load or does not run here. It cannot show this itself.
   const message = document.getElementById("loading") ?? document.body.appendChild(document.createElement("p"));
   message.setAttribute("role", "alert");
   const said = globalThis.headroomText?.split("\n", 1)[0] ?? "Headroom could not start. It needs a browser with WebAssembly; reloading may help.";

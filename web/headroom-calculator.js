@@ -1,19 +1,19 @@
-// Shows the calculator in somebody's page: <headroom-calculator config="--batch_size=64" gpu="RTX 4070">. One script, for
-// any page on any host; embed.html, which it shows in a frame, lies in the folder that it comes from. Until the
-// calculator answers, and where it cannot, what stands inside the element is shown: a link, say.
+// Embeds the calculator in any page: <headroom-calculator config="--batch_size=64" gpu="RTX 4070">. The script shows
+// embed.html from its own directory in a frame. Until the calculator responds, and if it cannot, the element's content
+// is shown, such as a link.
 //
-// Two messages go between the two windows and no others, each sent to one origin and taken from one window of one
-// origin: { headroom: "height", value: pixels } out of the frame, { headroom: "theme", value: "light" | "dark" } into it.
+// The two windows exchange only two messages. Each is sent to one origin, and accepted from one window of one origin: {
+// headroom: "height", value: pixels } from the frame, { headroom: "theme", value: "light" | "dark" } to it.
 (() => {
   const NAME = "headroom-calculator";
-  // As a module a script does not know itself. One that two parts of a page put in is still one.
+  // A module has no `currentScript`. A script that is included twice runs once.
   const script = document.currentScript ?? document.querySelector(`script[src*="${NAME}.js"]`);
   if (!script || customElements.get(NAME)) return;
   const page = new URL("embed.html", script.src);
   const host = location.origin;
 
-  // Rules of a sheet made here hold under a policy without inline styles. The heights are about what will come
-  // (styles/embed.css), so that the text below hardly moves.
+  // A constructed style sheet works under a policy that forbids inline styles. The heights approximate the final ones
+  // (styles/embed.css), so that the layout below hardly shifts.
   const sheet = new CSSStyleSheet();
   sheet.replaceSync(
     ":host{display:block;container-type:inline-size}" +
@@ -25,7 +25,7 @@
       ".on iframe{display:block;position:static;opacity:1}",
   );
 
-  // What belongs to each element whose frame is made: { room, frame, first }.
+  // The state of each element that has a frame: { room, frame, first }.
   const all = new Map();
   let count = 0;
 
@@ -34,7 +34,7 @@
     let hash = "#1";
     const add = (key, value) => (hash += `&${key}=${encodeURIComponent(value)}`);
     const sizes = ["vram", "others"];
-    // An amount of memory alone is a card without a name.
+    // An amount of memory alone means a GPU without a name.
     if (element.hasAttribute("vram")) add("gpu", "");
     for (const key of ["gpu", ...sizes, "config"]) {
       const value = element.getAttribute(key);
@@ -43,13 +43,13 @@
     return `${page}?${new URLSearchParams({ host, lang, theme: first })}${hash}`;
   };
 
-  // Red, green, blue and alpha from 0 to 1 of a colour in any of CSS's ways to write one.
+  // Returns red, green, blue and alpha of any CSS colour, from 0 to 1.
   const parts = (room, colour) => {
     room.style.outlineColor = `color-mix(in srgb, ${colour}, ${colour})`;
     return getComputedStyle(room).outlineColor.match(/[\d.]+(e-\d+)?/g).map(Number);
   };
 
-  // A page may have a switch of its own for light and dark, so what counts is the colour behind the element.
+  // A page may have its own theme switch, so the theme follows the colour behind the element.
   const theme = (element, room) => {
     const asked = element.getAttribute("theme");
     if (/^(light|dark)$/.test(asked)) return asked;
@@ -60,7 +60,7 @@
     }
   };
 
-  // Only once the frame has spoken: before, it is another page that would be told.
+  // Only frames that have sent a message are sent the theme; before, another page may be loaded.
   const follow = () => {
     for (const [element, { room, frame }] of all) {
       const value = theme(element, room);
@@ -81,7 +81,7 @@
     room.append(frame);
     all.set(element, { room, frame, first });
     watch.observe(document.body, { attributes: true });
-    // A page without an origin, as a file is one, can be told nothing: the frame keeps this height and scrolls.
+    // A page without an origin, such as a local file, receives no height. The frame keeps its height and scrolls.
     if (host === "null") resize(room, frame, room.offsetHeight);
   };
 
@@ -90,7 +90,7 @@
     frame.style.height = `${height}px`;
   };
 
-  // Frames load a little before they are seen; what is far below loads when a reader comes near.
+  // Frames load shortly before they become visible.
   const margin = "400px";
   const near = new IntersectionObserver(
     (entries) => entries.forEach((entry) => entry.isIntersecting && show(entry.target)),
@@ -107,7 +107,8 @@
     }
   });
 
-  // The switch sets a class or an attribute, swaps a style sheet, or is the system's; a colour may fade to the next.
+  // A page's theme switch may set a class or an attribute, replace a style sheet, or follow the system. A colour may
+  // fade.
   const watch = new MutationObserver(follow);
   watch.observe(document.documentElement, { attributes: true });
   matchMedia("(prefers-color-scheme: dark)").onchange = follow;
@@ -136,7 +137,8 @@
       attributeChangedCallback(attribute) {
         const made = all.get(this);
         if (attribute === "theme") follow();
-        // Without a step in the history. All but the language is behind the #, so nothing is fetched anew.
+        // Replaces the frame's address without a history entry. Only the language is not in the fragment, so nothing
+        // else reloads.
         else made?.frame.contentWindow.location.replace(address(this, made.first));
       }
     },

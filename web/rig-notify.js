@@ -1,7 +1,8 @@
-// The rig page's service worker: shows notifications on browsers that take them from one alone, as phones' do. It answers
-// no request and keeps nothing. src/browser/rig.rs registers it where a person turns notifications on.
+// The rig page's service worker. It shows notifications in browsers that accept them only from service workers, such as
+// mobile ones. It handles no requests and stores nothing. src/browser/rig.rs registers it when the user turns
+// notifications on.
 
-// A press looks for the page, and opens one where it was closed.
+// Focuses the page after a click on a notification, or opens it.
 const lead = async (address) => {
   const pages = await clients.matchAll({ type: "window", includeUncontrolled: true });
   const page = pages.find((page) => page.url.startsWith(registration.scope));

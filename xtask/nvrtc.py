@@ -22,7 +22,7 @@ def main():
             sys.exit(f"{what}: {nvrtc.nvrtcGetErrorString(result).decode()}")
 
     def text(of, size_of):
-        """What NVRTC has to say, by the function that gives it and the one that gives its size with the final zero."""
+        """Returns a string of NVRTC, from the functions for its content and for its size with the final zero."""
         size = ctypes.c_size_t()
         must(size_of(program, ctypes.byref(size)), "NVRTC gives no size")
         buffer = ctypes.create_string_buffer(size.value)

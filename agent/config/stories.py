@@ -1,5 +1,5 @@
-# The run that `headroom train` makes where nothing else is asked for: a GPT of 0.8 million parameters, a character a
-# token, on the stories that `headroom data prepare builtin` writes. nanoGPT runs it as well.
+# The default run of `headroom train`: a GPT of 0.8 million parameters with one token per character. Its data set is the
+# stories that `headroom data prepare builtin` writes. nanoGPT runs this config too.
 out_dir = 'out-stories'
 dataset = 'builtin'
 

@@ -1,7 +1,7 @@
-//! The command line: which command is meant, its help, and what an error says and exits with.
+//! The command line: selects a command, prints its help, and reports errors.
 //!
-//! Each command is a file below, with its options as one table that makes the parser and the help alike. What a person
-//! reads is put together in memory and leaves by [`print`] alone.
+//! Each command is a submodule with one table of options, from which both the parser and the help are derived. Output
+//! is assembled in memory and printed by [`print`] only.
 
 mod args;
 mod bench;
@@ -10,20 +10,23 @@ mod completions;
 mod data;
 mod diagnose;
 mod doctor;
+mod error_exit;
 mod exit;
 mod export;
 mod fixes;
 mod gpus;
 mod man;
-mod meant;
 mod pairing;
 mod plan;
 mod print;
+#[cfg(test)]
+mod reference;
 mod runs;
 mod sample;
 mod serve;
 mod set_aside;
 mod style;
+mod suggestions;
 mod token;
 mod train;
 mod watch;
@@ -32,51 +35,53 @@ use std::ffi::{OsStr, OsString};
 
 use thiserror::Error;
 
-use crate::{foreman::driver, train::stop, watch::relay};
-use args::{Before, UsageError};
+use args::{ArgumentsByPosition, UsageError};
 use command::{Command, Words};
 pub use exit::Exit;
+use headroom_server::run_manager::cuda_probe;
+use headroom_train::status;
+use headroom_watch::relay;
 
-/// Why a command gave no answer.
+/// The error of a command.
 #[derive(Debug, Error)]
 pub enum Error {
-    /// The command line.
+    /// Invalid usage.
     #[error(transparent)]
     Usage(#[from] UsageError),
-    /// `plan`.
+    /// An error of `plan`.
     #[error(transparent)]
     Plan(#[from] plan::Error),
-    /// `data`.
+    /// An error of `data`.
     #[error(transparent)]
     Data(#[from] data::Error),
-    /// `doctor`.
+    /// An error of `doctor`.
     #[error(transparent)]
     Doctor(#[from] doctor::Error),
-    /// `serve`.
+    /// An error of `serve`.
     #[error(transparent)]
     Serve(#[from] serve::Error),
-    /// `token`.
+    /// An error of `token`.
     #[error(transparent)]
     Token(#[from] token::Error),
-    /// `export`.
+    /// An error of `export`.
     #[error(transparent)]
     Export(#[from] export::Error),
-    /// `sample`.
+    /// An error of `sample`.
     #[error(transparent)]
     Sample(#[from] sample::Error),
-    /// `train`.
+    /// An error of `train`.
     #[error(transparent)]
     Train(#[from] train::Error),
-    /// `watch`.
+    /// An error of `watch`.
     #[error(transparent)]
     Watch(#[from] watch::Error),
-    /// `runs`.
+    /// An error of `runs`.
     #[error(transparent)]
     Runs(#[from] runs::Error),
-    /// `man`.
+    /// An error of `man`.
     #[error(transparent)]
     Man(#[from] man::Error),
-    /// The way out.
+    /// The output cannot be written.
     #[error(transparent)]
     Print(#[from] print::Error),
 }
@@ -91,7 +96,7 @@ impl Error {
             Self::Token(error) => error.hint(),
             Self::Export(error) => error.hint(),
             Self::Sample(error) => error.hint(),
-            Self::Train(error) => error.hint(),
+            Self::Train(error) => error.hint().map(|hint| hint.to_string()),
             Self::Watch(error) => error.hint(),
             Self::Runs(error) => error.hint(),
             Self::Doctor(_) | Self::Man(_) | Self::Print(_) => None,
@@ -99,7 +104,7 @@ impl Error {
     }
 }
 
-/// Says on standard error what went wrong, unless nobody is there to read, and gives the exit status.
+/// Prints an error to standard error, unless the reader of the output is gone, and returns the exit status.
 pub fn explain(error: &Error) -> Exit {
     let exit = error.exit();
     if exit != Exit::Success {
@@ -109,7 +114,7 @@ pub fn explain(error: &Error) -> Exit {
     exit
 }
 
-/// The program itself: all of its commands.
+/// The root command with all subcommands.
 pub const ROOT: Command = Command {
     about: concat!(
         "headroom ",
@@ -140,7 +145,7 @@ pub const ROOT: Command = Command {
     exits: &[
         (0, "success; for `plan`, the run fits"),
         (1, "the answer is no, nothing matches, or the work failed"),
-        (stop::EXIT_STATUS, "`train` was stopped, as by Ctrl-C; `watch` ends as the command that it runs"),
+        (status::STOPPED_EXIT_STATUS, "`train` was stopped, as by Ctrl-C; `watch` ends as the command that it runs"),
     ],
     examples: &["headroom plan config/train_gpt2.py --batch_size=64 --gpu \"RTX 4070\""],
     ..Command::EMPTY
@@ -155,8 +160,8 @@ const HELP: Command = Command {
     exits: &[(0, "the help is printed")],
     examples: &["headroom help plan", "headroom help runs export"],
     run: |args| {
-        // `headroom help --help` is this command's own.
-        let Before::Command(first, rest) = args::before_command(args.clone())? else {
+        // `headroom help --help` shows the help of `help` itself.
+        let ArgumentsByPosition::Command(first, rest) = args::before_command(args.clone())? else {
             return if args.is_empty() { ROOT.print_help() } else { HELP.print_help() };
         };
         help([first].into_iter().chain(rest))
@@ -164,53 +169,54 @@ const HELP: Command = Command {
     ..Command::EMPTY
 };
 
-/// Runs the command that the arguments, without the program's name, ask for.
+/// Runs the command given by the arguments without the program's name.
 ///
 /// # Errors
-/// The command line cannot be used, or the command could not do its work.
+/// The command line is invalid, or the command failed.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, Error> {
     match args::before_command(args)? {
-        Before::Command(command, args) => match command.to_str() {
-            // Nobody reads what it would say: its standard error is its watcher's.
+        ArgumentsByPosition::Command(command, args) => match command.to_str() {
+            // The relay prints no errors: its standard error belongs to the watcher.
             Some(relay::COMMAND) => Ok(if relay::run(args).is_ok() { Exit::Success } else { Exit::Failure }),
-            Some(driver::COMMAND) => print_and_succeed(&serde_json::json!(driver::answer()).to_string()),
+            Some(cuda_probe::COMMAND) => print_and_succeed(&serde_json::json!(cuda_probe::answer()).to_string()),
+            Some(completions::RUN_WORDS) => print_and_succeed(&completions::run_words(&args)),
             name => match ROOT.subcommand(name.unwrap_or_default()) {
                 Some(command) => (command.run)(args),
-                None => Err(unknown_command(&ROOT, &command)),
+                None => Err(unknown_command(&ROOT, &command, args)),
             },
         },
-        Before::Help(words) => help(words),
-        Before::Version => print_and_succeed(concat!("headroom ", env!("CARGO_PKG_VERSION"), "\n")),
-        Before::Nothing => {
+        ArgumentsByPosition::Help(words) => help(words),
+        ArgumentsByPosition::Version => print_and_succeed(concat!("headroom ", env!("CARGO_PKG_VERSION"), "\n")),
+        ArgumentsByPosition::Nothing => {
             print::error(&ROOT.help());
             Ok(Exit::Usage)
         }
     }
 }
 
-/// The help of the command that the words name.
+/// Prints the help of the named command.
 fn help(words: impl IntoIterator<Item = OsString>) -> Result<Exit, Error> {
     find(words).and_then(Command::print_help)
 }
 
-/// The command that the words name, of all commands; options among them count for nothing.
+/// Returns the named command, ignoring options among the words.
 fn find(words: impl IntoIterator<Item = OsString>) -> Result<&'static Command, Error> {
     let mut command: &'static Command = &ROOT;
     for word in words {
         if !word.to_string_lossy().starts_with('-') {
             let below = word.to_str().and_then(|word| command.subcommand(word));
-            command = below.ok_or_else(|| unknown_command(command, &word))?;
+            command = below.ok_or_else(|| unknown_command(command, &word, Vec::new()))?;
         }
     }
     Ok(command)
 }
 
-fn unknown_command(group: &Command, word: &OsStr) -> Error {
+fn unknown_command(group: &Command, word: &OsStr, rest: Vec<OsString>) -> Error {
     let command = word.to_string_lossy().chars().take(80).collect();
     if group.subcommands.is_empty() {
         return UsageError::UnexpectedWord { command: group.name, word: command }.into();
     }
-    UsageError::UnknownCommand { group: group.name, command }.into()
+    UsageError::UnknownCommand { group: group.name, command, rest }.into()
 }
 
 fn print_and_succeed(text: &str) -> Result<Exit, Error> {

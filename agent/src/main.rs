@@ -1,26 +1,8 @@
-//! The binary `headroom`: its command line and the server on the machine with the card.
+//! The `headroom` binary: the command line, and the server on the machine with the GPU.
 //!
-//! Here is only the way out: what a command came to, as an exit status. Everything that is computed about a run is in
-//! `headroom_shared`.
+//! This file only converts a command's outcome to an exit status. All computations about runs are in `headroom_planner`.
 
-mod alerts;
-mod ancestry;
 mod cli;
-mod clock;
-mod data;
-mod figures;
-mod folders;
-mod foreman;
-mod platform;
-mod random;
-mod rig;
-mod server;
-mod store;
-mod telemetry;
-mod train;
-mod utf8;
-mod watch;
-mod webhook;
 
 use std::process::ExitCode;
 

@@ -1,5 +1,5 @@
-//! Alerts as the real program has them: on for whoever comes, over a kill and a restart, until they are over or somebody
-//! dismisses them; and settings that two devices change.
+//! Tests of alerts and settings with the real program. Every viewer sees an active alert, also after a kill and a
+//! restart, until it ends or is dismissed. Two devices change the settings.
 #![cfg(unix)]
 
 use std::{
@@ -16,9 +16,9 @@ use headroom_fake_nvml::{Course, Scenario, Stage};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// What anything here takes at most, on a machine that is busy.
+/// Timeout for any step on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Longer than a value has to stay beyond its bound, with the time that the agent takes to begin.
+/// Longer than a value must exceed its bound before an alert, plus the agent's start.
 const WOULD_GO_OFF: Duration = Duration::from_secs(6);
 
 fn headroom(folder: &TempDir, stage: &Stage, words: &[&str]) -> Command {
@@ -46,11 +46,11 @@ impl Agent {
             command.envs(variables.iter().copied()).stdout(Stdio::piped()).spawn().expect("headroom runs");
         let mut link = String::new();
         BufReader::new(process.stdout.take().expect("piped")).read_line(&mut link).expect("a link");
-        let host = link.trim_end().split('/').nth(2).unwrap_or_else(|| panic!("{link:?} is no link")).to_owned();
+        let host = link.trim_end().split('/').nth(2).unwrap_or_else(|| panic!("{link:?} is not a link")).to_owned();
         Self { process, host, token: token.to_owned() }
     }
 
-    /// Sets rules as soon as the file is there, a moment after the start.
+    /// Sets alert rules as soon as the history is open, a moment after the start.
     fn set_rules(&self, rules: &Value) {
         let start = Instant::now();
         while self.set("If-Match: *\r\n", rules).0 != 200 {
@@ -59,12 +59,12 @@ impl Agent {
         }
     }
 
-    /// What is answered, whole.
+    /// Returns the whole response of a `GET` request.
     fn text(&self, path: &str) -> String {
         self.answer("GET", path, "", "")
     }
 
-    /// Status, ETag and body.
+    /// Returns the status, ETag and body of a response.
     fn ask(&self, method: &str, path: &str, line: &str, body: &str) -> (u16, String, Value) {
         let answer = self.answer(method, path, line, body);
         let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
@@ -94,7 +94,7 @@ impl Agent {
         (status, body)
     }
 
-    /// Rules and event numbers of what is on, newest first.
+    /// Returns the rules and event numbers of the active alerts, newest first.
     fn alerts(&self) -> Vec<(String, u64)> {
         let (_, _, rig) = self.ask("GET", "/api/rig", "", "");
         let alerts = rig["alerts"].as_array().expect("a list").iter();
@@ -116,7 +116,7 @@ impl Agent {
     }
 }
 
-/// SIGKILL: nothing is said or written at the end.
+/// Sends SIGKILL, so that the agent prints and writes nothing at its end.
 impl Drop for Agent {
     fn drop(&mut self) {
         let _ = self.process.kill();
@@ -130,8 +130,8 @@ fn token(folder: &TempDir, stage: &Stage) -> String {
 }
 
 fn hot(celsius: f64) -> Scenario {
-    let mut scenario = Scenario::of_cards(1);
-    scenario.cards[0].temperature_celsius = Course::Stays(celsius);
+    let mut scenario = Scenario::of_gpus(1);
+    scenario.gpus[0].temperature_celsius = Course::Stays(celsius);
     scenario
 }
 
@@ -142,7 +142,7 @@ fn n_raised(folder: &TempDir) -> i64 {
 }
 
 #[test]
-fn what_is_on_stays_on_over_a_kill_until_it_is_over_or_dismissed() {
+fn alert_survives_kill_until_over_or_dismissed() {
     let folder = tempfile::tempdir().expect("a folder");
     let stage = Stage::new(folder.path(), &[], &hot(95.0)).expect("a stage");
     let token = token(&folder, &stage);
@@ -151,14 +151,14 @@ fn what_is_on_stays_on_over_a_kill_until_it_is_over_or_dismissed() {
     agent.set_rules(&rules);
     agent.until("it is hot", |alerts| alerts.len() == 1);
     assert!(!headroom(&folder, &stage, &["watch", "--", "sh", "-c", "exit 3"]).status().expect("it runs").success());
-    // What is on a moment before it is written has no number yet.
+    // An alert that is active but not yet stored has no number.
     let on = agent.until("the run failed", |alerts| alerts.len() == 2 && alerts.iter().all(|(_, event)| *event != 0));
     assert_eq!([&*on[0].0, &*on[1].0], ["run_failed", "temperature_above"]);
     drop(agent);
     let agent = Agent::start(&folder, &stage, &token);
     assert_eq!(agent.alerts(), on, "from the first moment");
     thread::sleep(WOULD_GO_OFF);
-    assert_eq!((agent.alerts(), n_raised(&folder)), (on.clone(), 2), "nothing went off once more");
+    assert_eq!((agent.alerts(), n_raised(&folder)), (on.clone(), 2), "no alert was raised again");
     let (_, _, rig) = agent.ask("GET", "/api/rig", "", "");
     assert!(rig["alerts"][1]["gpu_name"].as_str().is_some_and(|name| !name.is_empty()), "{rig}");
     for (_, event) in &on {
@@ -167,15 +167,15 @@ fn what_is_on_stays_on_over_a_kill_until_it_is_over_or_dismissed() {
     }
     assert_eq!(agent.alerts(), []);
     drop(agent);
-    // Dismissed stays dismissed, hot or not.
+    // A dismissed alert stays dismissed while the GPU is still hot.
     let agent = Agent::start(&folder, &stage, &token);
     thread::sleep(WOULD_GO_OFF);
     assert_eq!((agent.alerts(), n_raised(&folder)), (vec![], 2));
 }
 
-/// What HTTP servers are asked: the body of the first POST that says something.
+/// Serves HTTP and returns the body of the first POST that contains `words`.
 fn posted(listener: &TcpListener, words: &str) -> Value {
-    let (told, heard) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     let listener = listener.try_clone().expect("a socket");
     let awaited = words.to_owned();
     thread::spawn(move || {
@@ -192,15 +192,15 @@ fn posted(listener: &TcpListener, words: &str) -> Value {
             let _ = reader.get_mut().write_all(b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n");
             let body: Value = serde_json::from_slice(&body).expect("JSON");
             if body["text"].as_str().is_some_and(|text| text.contains(&awaited)) {
-                let _ = told.send(body);
+                let _ = sender.send(body);
                 return;
             }
         }
     });
-    heard.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("nobody posts that it {words:?}"))
+    receiver.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("no webhook message: it {words:?}"))
 }
 
-/// As PyTorch's end of one rank of several, whose launcher ends with 1.
+/// PyTorch's output if one of several ranks ends. The launcher exits with 1.
 const ONE_RANK: &str = "echo 'iter 3: loss 2.5, time 10.00ms, mfu 1.00%'
 echo '[rank1]: Traceback (most recent call last):
 [rank1]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 6.14 GiB. GPU 1 has a total capacity of 11.69 GiB of \
@@ -212,7 +212,7 @@ torch.distributed.elastic.multiprocessing.errors.ChildFailedError: train.py FAIL
 exit 1";
 
 #[test]
-fn a_run_out_of_memory_is_told_so_by_everything() {
+fn a_run_out_of_memory_is_reported_so_by_everything() {
     let folder = tempfile::tempdir().expect("a folder");
     let stage = Stage::new(folder.path(), &[], &hot(40.0)).expect("a stage");
     let token = token(&folder, &stage);
@@ -227,7 +227,7 @@ fn a_run_out_of_memory_is_told_so_by_everything() {
     let sent = posted(&receiver, "ranks");
     assert!(sent["text"].as_str().is_some_and(|text| text.ends_with(": ranks ran out of GPU memory")), "{sent}");
     assert_eq!(sent["status"], json!({ "state": "exited", "code": 1, "cause": "out_of_gpu_memory" }));
-    // One that caught the error, and went on to its end, did not die of it.
+    // A run that caught the error and finished is not classified as out of memory.
     let caught = ONE_RANK.replace("exit 1", "exit 0");
     assert_eq!(watch("caught", &caught).expect("it runs").code(), Some(0));
     let listed = headroom(&folder, &stage, &["runs"]).output().expect("headroom runs");
@@ -246,6 +246,23 @@ fn a_run_out_of_memory_is_told_so_by_everything() {
     };
     assert!(metrics.contains("name=\"ranks\",status=\"out_of_gpu_memory\"} 1"), "{metrics}");
     assert!(metrics.contains("name=\"ranks\",status=\"failed\"} 0"), "{metrics}");
+}
+
+#[test]
+fn new_rig_alerts_of_failed_runs_until_its_owner_decides_otherwise() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let stage = Stage::new(folder.path(), &[], &hot(95.0)).expect("a stage");
+    let token = token(&folder, &stage);
+    let agent = Agent::start(&folder, &stage, &token);
+    let fail = || headroom(&folder, &stage, &["watch", "--", "sh", "-c", "exit 3"]).status().expect("it runs");
+    assert_eq!(fail().code(), Some(3));
+    let on = agent.until("the run failed", |alerts| alerts.first().is_some_and(|(_, event)| *event != 0));
+    assert_eq!(on.iter().map(|(rule, _)| &**rule).collect::<Vec<_>>(), ["run_failed"]);
+    assert_eq!(agent.set("If-Match: *\r\n", &json!({ "alerts": [] })).0, 200);
+    agent.until("the rule is gone", <[_]>::is_empty);
+    assert_eq!(fail().code(), Some(3));
+    thread::sleep(WOULD_GO_OFF);
+    assert_eq!(n_raised(&folder), 1, "nothing more");
 }
 
 #[test]
@@ -269,7 +286,7 @@ fn a_restart_of_the_agent_does_not_reset_the_clock_of_a_run_that_hangs() {
     }
     assert_eq!(agent.alerts(), [], "it has just printed one");
     drop(agent);
-    // An hour passes while the agent is away, and the run hangs.
+    // An hour passes while no agent runs, and the run hangs.
     history.execute("UPDATE events SET time_ms = time_ms - 3600000 WHERE run IS NOT NULL", []).expect("an hour");
     let agent = Agent::start(&folder, &stage, &token);
     let on = agent.until("it hung for an hour", |alerts| alerts.len() == 1);
@@ -297,6 +314,6 @@ fn settings_of_two_devices_are_not_lost_and_rules_take_hold_at_once() {
     agent.until("the rule holds", |alerts| alerts.len() == 1);
     assert_eq!(agent.set(&of(&read()), &json!({ "alerts": [] })).0, 200);
     let since = Instant::now();
-    agent.until("a rule that is gone is over", <[_]>::is_empty);
-    assert!(since.elapsed() < Duration::from_secs(20), "nobody waited for the minute");
+    agent.until("the alert of a removed rule is over", <[_]>::is_empty);
+    assert!(since.elapsed() < Duration::from_secs(20), "the change takes effect before the minute ends");
 }

@@ -1,6 +1,7 @@
-//! `headroom bench` as programs use it: lines that parse, with names and figures, whatever the machine has.
+//! Tests of `headroom bench` as programs use it: JSON lines with names and figures, whatever hardware the machine has.
 //!
-//! `HEADROOM_BIN` names a binary to test in place of this build's, which alone may have WebGPU and is what is asked for it.
+//! `HEADROOM_BIN` names a binary to test instead of this build's. Only this build's may have WebGPU, so WebGPU is
+//! tested on it.
 
 use std::{
     io::{BufRead, BufReader, Read},
@@ -15,7 +16,7 @@ fn headroom(args: &[&str]) -> Command {
     bench(Command::new(program), args)
 }
 
-/// This build's own.
+/// Returns a command of this build's binary.
 fn built(args: &[&str]) -> Command {
     bench(Command::new(env!("CARGO_BIN_EXE_headroom")), args)
 }
@@ -25,7 +26,7 @@ fn bench(mut command: Command, args: &[&str]) -> Command {
     command
 }
 
-/// The lines of a run that succeeds, each with the head that all have.
+/// Runs a command that must succeed. Returns its lines, each checked for the common fields.
 #[track_caller]
 fn lines(command: &mut Command) -> Vec<Value> {
     let output = command.output().expect("headroom runs");
@@ -53,7 +54,7 @@ fn are_positive(line: &Value, figures: &[&str]) {
     }
 }
 
-/// Kind and shape of each line.
+/// Returns the kind and shape of each line.
 fn parts(lines: &[Value]) -> Vec<(&str, Option<&str>)> {
     lines.iter().map(|line| (line["kind"].as_str().expect("a kind"), line["shape"].as_str())).collect()
 }
@@ -76,7 +77,7 @@ fn writing_on_the_cpu_has_figures() {
     }
 }
 
-/// A shape that a slow machine, or a debug build, would take long for is a line as well.
+/// A shape that takes long on a slow machine or in a debug build has a line too.
 #[test]
 fn training_has_figures() {
     let lines = lines(&mut headroom(&["--quick", "--only=train", "--threads=1"]));
@@ -91,7 +92,7 @@ fn training_has_figures() {
     assert_eq!(lines[2]["available"], true, "{}", lines[2]);
 }
 
-/// With a GPU, a driver in software, or neither; in a build with the engine, or without.
+/// With a GPU, a software driver or neither, and in builds with or without WebGPU.
 #[test]
 fn webgpu_has_figures_or_a_reason() {
     let lines = lines(&mut built(&["--quick", "--only", "webgpu"]));
@@ -103,10 +104,10 @@ fn webgpu_has_figures_or_a_reason() {
             assert!(line["software"].is_boolean() && line["f16"].is_boolean(), "{line}");
         }
     }
-    assert!(lines.len() > 1, "whatever there is, it is told");
+    assert!(lines.len() > 1, "all hardware is reported");
 }
 
-/// The loader finds no driver where the list that it is given is of one that does not exist.
+/// The Vulkan loader finds no driver if its list names one that does not exist.
 #[test]
 fn a_machine_without_a_driver_has_a_reason() {
     let mut command = built(&["--quick", "--only", "webgpu"]);
@@ -120,13 +121,13 @@ fn a_machine_without_a_driver_has_a_reason() {
     assert_eq!(reason.contains("this build has no WebGPU"), !cfg!(feature = "webgpu"), "{reason}");
 }
 
-/// The cards of a scenario, read by the real wrapper. Alone on a machine a release build stays under half a percent of a
-/// core; beside other tests it is held to what catches a loop that does not wait.
+/// Reads a scenario's GPUs with the real NVML wrapper. On an idle machine a release build uses less than half a percent
+/// of a core. Beside other tests the bound only detects a loop that does not wait.
 #[test]
-fn reading_the_cards_has_figures() {
+fn reading_the_gpus_has_figures() {
     let folder = tempfile::tempdir().expect("a folder");
     let scenario =
-        Scenario { slow_ms: [("nvmlDeviceGetPcieThroughput".to_owned(), 20)].into(), ..Scenario::of_cards(8) };
+        Scenario { slow_ms: [("nvmlDeviceGetPcieThroughput".to_owned(), 20)].into(), ..Scenario::of_gpus(8) };
     let stage = Stage::new(folder.path(), &[], &scenario).expect("a stage");
     let lines = lines(headroom(&["--quick", "--only", "telemetry"]).env("HEADROOM_NVML", stage.library()));
     assert_eq!(parts(&lines), [("machine", None), ("telemetry", None)]);
@@ -136,17 +137,17 @@ fn reading_the_cards_has_figures() {
     assert!(line["moments"].as_u64() > Some(20), "{line}");
     let readings = line["readings"].as_array().expect("readings");
     assert!(readings.len() > 15 && readings.iter().all(|reading| reading["micros"].is_number()), "{line}");
-    // What the readings are, `headroom doctor` tells.
+    // `headroom doctor` reports the readings themselves.
     assert!(["card", "sample", "slow"].iter().all(|name| line[name].is_null()), "{line}");
     assert!(line["core_percent"].as_f64() < Some(5.0), "{line}");
 }
 
 #[test]
-fn a_machine_without_cards_has_a_reason() {
+fn a_machine_without_gpus_has_a_reason() {
     let folder = tempfile::tempdir().expect("a folder");
     for (scenario, said) in [
         (Scenario { init: code::DRIVER_NOT_LOADED, ..Scenario::default() }, "not loaded"),
-        (Scenario::default(), "there is no card"),
+        (Scenario::default(), "reports no GPU"),
     ] {
         let stage = Stage::new(folder.path(), &[], &scenario).expect("a stage");
         let lines = lines(headroom(&["--quick", "--only", "telemetry"]).env("HEADROOM_NVML", stage.library()));
@@ -158,7 +159,10 @@ fn a_machine_without_cards_has_a_reason() {
 #[test]
 fn words_that_mean_nothing_are_refused() {
     for (args, said) in [
-        (&["--only", "cuda"][..], "headroom: --only: \"cuda\" is none of train, decode, webgpu, telemetry, history\n"),
+        (
+            &["--only", "cuda"][..],
+            "headroom: --only: \"cuda\" is not one of train, decode, webgpu, telemetry, history\n",
+        ),
         (&["--only"], "headroom: --only needs a value\n\nhint: --only train|decode|webgpu|telemetry|history\n"),
         (&["--threads=0"], "headroom: --threads: \"0\" is no number of threads, 1 to 1024\n"),
         (&["--quick=1"], "headroom: --quick is a switch and takes no value\n\nhint: write --quick, or leave it out\n"),
@@ -185,13 +189,14 @@ fn a_reader_that_goes_ends_it_quietly() {
     assert!(!stderr.contains("headroom:") && !stderr.contains("panicked"), "{stderr}");
 }
 
-/// A limit on the process is found before the model is allocated: a line, where the allocation would have ended it.
+/// A limit of the process is detected before the model is allocated. The result is a line, as the allocation would end
+/// the process.
 #[cfg(target_os = "linux")]
 #[test]
 fn too_little_memory_is_a_reason() {
     let program = std::env::var_os("HEADROOM_BIN").unwrap_or_else(|| env!("CARGO_BIN_EXE_headroom").into());
     let mut command = Command::new("sh");
-    // In KiB: enough for the program and the small shape, and not for the medium one.
+    // In KiB. The limit permits the program and the small shape, but not the medium one.
     command.args(["-c", "ulimit -v 500000; exec \"$0\" bench --quick --only train --threads 1"]).arg(program);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let lines = lines(&mut command);

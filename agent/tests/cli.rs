@@ -1,6 +1,6 @@
-//! The command line as people and programs use it: the real binary, its streams and its exit status.
+//! Tests of the command line as users and programs use it: the real binary, its streams and its exit status.
 //!
-//! `HEADROOM_BIN` names a binary to test in place of this build's. `INSTA_UPDATE=always` writes the snapshots anew.
+//! `HEADROOM_BIN` names a binary to test instead of this build's. `INSTA_UPDATE=always` updates the snapshots.
 
 use std::{
     io::{Read, Write},
@@ -11,12 +11,12 @@ use std::{
 use insta::assert_snapshot;
 use serde_json::Value;
 
-/// The README's example.
+/// The arguments of README's example.
 const README: [&str; 5] = ["plan", "config/train_gpt2.py", "--batch_size=64", "--gpu", "RTX 4070"];
-/// The same without torch.compile.
+/// The same arguments without `torch.compile`.
 const EAGER: [&str; 5] = ["plan", "config/train_gpt2.py", "--batch_size=64", "--gpu=RTX 4070", "--compile=False"];
 
-/// In this folder, where `config` lies; nothing of the surroundings shows.
+/// Returns a command in this directory, which contains `config`. The environment has no effect on its output.
 fn headroom(args: &[&str]) -> Command {
     let mut command =
         Command::new(std::env::var_os("HEADROOM_BIN").unwrap_or_else(|| env!("CARGO_BIN_EXE_headroom").into()));
@@ -36,7 +36,7 @@ fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).expect("text")
 }
 
-/// Both streams and the status, for a snapshot.
+/// Returns both streams and the exit status, for a snapshot.
 fn shown(command: &mut Command) -> String {
     let output = command.output().expect("headroom runs");
     let status = output.status.code().expect("no signal");
@@ -53,7 +53,7 @@ fn json(args: &[&str]) -> Value {
 fn exits(args: &[&str], status: i32) -> Output {
     let output = run(args);
     assert_eq!(output.status.code(), Some(status), "{args:?}\n{}", text(&output.stderr));
-    // Data alone is on standard output, and there is none where the command line cannot be used.
+    // Standard output contains only data, and is empty after a usage error.
     assert_eq!(output.stdout.is_empty(), status >= 2, "{args:?} prints\n{}", text(&output.stdout));
     output
 }
@@ -102,7 +102,7 @@ fn the_version_is_the_packages() {
 }
 
 #[test]
-fn a_command_that_there_is_none_of_is_told() {
+fn a_command_that_there_is_none_of_is_reported() {
     for (command, meant) in [("trian", "train"), ("Plan", "plan")] {
         let output = exits(&[command], 2);
         assert_eq!(
@@ -136,7 +136,7 @@ fn no_terminal_is_too_narrow_or_too_wide() {
     for (columns, widest) in [("1", 40), ("50", 50), ("80", 80), ("300", 120), ("wide", 100)] {
         let output = headroom(&["plan", "--batch_size=1"]).env("COLUMNS", columns).output().expect("headroom runs");
         let stdout = text(&output.stdout);
-        // The numbers by phase stay on one line.
+        // The numbers of a phase stay on one line.
         let longest = stdout.lines().map(|line| line.chars().count()).max().expect("lines");
         assert!(longest <= widest.max(59), "{columns}: {longest}");
         assert_eq!(stdout.contains('█'), widest >= 80, "{columns}");
@@ -150,14 +150,14 @@ fn findings_close_the_answer() {
     let stdout = text(&output.stdout);
     let notes = stdout.split_once("Worth knowing\n").expect("they are there").1;
     assert!(notes.starts_with("warning: Tesla T4 has no bfloat16 units"), "{notes}");
-    // JSON has no place for them.
+    // The JSON format has no field for warnings.
     let output = exits(&[&args[..], &["--json"]].concat(), 0);
     assert!(text(&output.stderr).starts_with("dtype: Tesla T4 has no bfloat16 units"), "{}", text(&output.stderr));
 }
 
-/// A GTX 1080 cannot compile, and a T4 compiles no bfloat16, which PyTorch takes by default since 2.3.
+/// A GTX 1080 cannot compile. A T4 cannot compile bfloat16, PyTorch's default since 2.3.
 #[test]
-fn what_an_older_card_makes_of_a_run_is_told() {
+fn effects_of_older_gpu_are_reported() {
     for (gpu, compile) in [
         ("Tesla T4", "warning: torch.compile skips bfloat16 on Tesla T4 (compute capability 7.5, below 8.0)"),
         ("GTX 1080", "warning: torch.compile stops on GeForce GTX 1080 (compute capability 6.1; Triton needs 7.0)"),
@@ -183,7 +183,7 @@ fn a_finding_names_its_place_in_a_file() {
 }
 
 #[test]
-fn problems_of_a_config_are_told() {
+fn problems_of_a_config_are_reported() {
     assert_snapshot!("problems_in_a_file", {
         let output = run(&["plan", "config/broken.py", "--gpu=RTX 4090", "--compile=False"]);
         let first = text(&output.stdout).lines().next().unwrap_or_default();
@@ -192,7 +192,7 @@ fn problems_of_a_config_are_told() {
 }
 
 #[test]
-fn what_stops_nanogpt_is_told_with_a_hint() {
+fn nanogpt_failure_is_reported_with_hint() {
     for (name, args) in [
         ("unknown_keys", &["plan", "--gpus=4", "--batch-size=3", "--learning_rte=1e-3", "batch_size=4"][..]),
         ("wrong_types", &["plan", "--batch_size=big", "--compile=false", "--dropout=0", "--compile"]),
@@ -275,7 +275,6 @@ fn exit_statuses() {
         (vec!["help", "plans"], 2),
         (vec!["gpus"], 0),
         (vec!["gpus", "--json"], 0),
-        (vec!["gpus", "x"], 2),
         (vec!["gpus", "--jso"], 2),
         (vec!["serve", "--listen=8420"], 2),
         (vec!["serve", "page"], 2),
@@ -341,14 +340,14 @@ fn options_reach_the_plan() {
 }
 
 #[test]
-fn memory_alone_stands_for_a_card() {
+fn memory_size_alone_defines_gpu() {
     let plan = json(&["plan", "--vram", "6GiB", "--compile=False", "--json"]);
     assert_eq!(plan["device"]["total_bytes"], 6_442_450_944_u64);
-    assert_eq!(plan["device"]["name"], "6.00 GiB card (8.9)");
+    assert_eq!(plan["device"]["name"], "6.00 GiB GPU (8.9)");
     let output = run(&["plan", "--vram=6GiB", "--compile=False", "--batch_size=1"]);
     assert!(text(&output.stdout).contains("\ncompute capability 8.9 is assumed"), "{}", text(&output.stdout));
     let small = json(&["plan", "--vram", "4MiB", "--compile=False", "--json"]);
-    assert_eq!(small["device"]["name"], "4.0 MiB card (8.9)");
+    assert_eq!(small["device"]["name"], "4.0 MiB GPU (8.9)");
 }
 
 #[test]
@@ -367,11 +366,11 @@ fn names(json: &Value, expected: &str) {
     assert_eq!(names, expected);
 }
 
-/// As the design lists them; a name more or less breaks a program somewhere.
+/// The documented names. A name more or less breaks a program that reads them.
 #[test]
 fn json_has_exactly_the_names_of_the_contract() {
     let json = json(&[&EAGER[..], &["--json"]].concat());
-    names(&json, "schema config device fits headroom_bytes phases peak oom basis builtin batch_size fixes");
+    names(&json, "schema config device fits headroom_bytes needs phases peak oom basis builtin batch_size fixes");
     names(&json["device"], "name total_bytes compute_capability");
     names(&json["peak"], "phase live_bytes max_memory_allocated max_memory_reserved device_used_bytes by_category");
     names(
@@ -397,7 +396,7 @@ fn json_has_exactly_the_names_of_the_contract() {
     }
     let categories = json["peak"]["by_category"].as_object().expect("an object");
     let sum: u64 = categories.values().filter_map(Value::as_u64).sum();
-    assert_eq!(json["peak"]["live_bytes"], sum, "the parts are the whole");
+    assert_eq!(json["peak"]["live_bytes"], sum, "the parts add up to the whole");
 }
 
 #[test]
@@ -422,11 +421,11 @@ fn a_link_says_all_that_changes_figures() {
 }
 
 #[test]
-fn the_cards_are_listed() {
+fn the_gpus_are_listed() {
     let gpus = json(&["gpus", "--json"]);
     names(&gpus, "schema gpus");
     let rows = gpus["gpus"].as_array().expect("a list");
-    assert!(rows.len() >= 45, "{} cards", rows.len());
+    assert!(rows.len() >= 45, "{} GPUs", rows.len());
     for row in rows {
         names(
             row,
@@ -459,7 +458,7 @@ fn a_closed_pipe_is_success() {
         let mut stderr = String::new();
         child.stderr.take().expect("piped").read_to_string(&mut stderr).expect("text");
         let status = child.wait().expect("it ends");
-        // Where the reader goes only after the last write, the status is the answer's.
+        // If the reader closes the pipe after the last write, the exit status is the plan's.
         assert!(matches!(status.code(), Some(0 | 1)), "{args:?}: {status}");
         assert_eq!(stderr, "", "{args:?}");
     }

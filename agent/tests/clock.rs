@@ -1,6 +1,7 @@
-//! `headroom serve` on a machine whose wall clock is set wrong and corrected: telemetry is kept, and live times are right.
+//! Tests of `headroom serve` on a machine whose wall clock is set wrong and corrected. Telemetry is kept, and live
+//! times are right.
 //!
-//! `HEADROOM_BIN` names a binary to test in place of this build's.
+//! `HEADROOM_BIN` names a binary to test instead of this build's.
 #![cfg(target_os = "linux")]
 
 use std::{
@@ -17,10 +18,10 @@ use std::{
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// Far above what anything takes; a hang becomes a failure.
+/// Timeout far above the usual time, so that a hang becomes a failure.
 const PATIENCE: Duration = Duration::from_secs(60);
 const YEAR_S: i64 = 365 * 24 * 3600;
-/// What a reading may be old, on a machine that has much to do.
+/// Permitted age of a reading on a busy machine, in milliseconds.
 const LATE_MS: u64 = 20_000;
 
 fn headroom() -> OsString {
@@ -57,7 +58,7 @@ impl Rig {
         self.folder.path().join("clock")
     }
 
-    /// Sets the wall clock ahead, for the agent alone.
+    /// Sets the wall clock of the agent alone ahead.
     fn set_ahead(&self, seconds: i64) {
         let unfinished = self.folder.path().join("clock.new");
         fs::write(&unfinished, seconds.to_string()).expect("written");
@@ -78,7 +79,7 @@ impl Rig {
             .expect("headroom runs");
         let mut link = String::new();
         BufReader::new(process.stdout.take().expect("piped")).read_line(&mut link).expect("a link");
-        let host = link.trim_end().split('/').nth(2).unwrap_or_else(|| panic!("{link:?} is no link")).to_owned();
+        let host = link.trim_end().split('/').nth(2).unwrap_or_else(|| panic!("{link:?} is not a link")).to_owned();
         Agent { rig: self, process, host }
     }
 }
@@ -98,7 +99,7 @@ impl Agent<'_> {
         serde_json::from_str(body).expect("JSON")
     }
 
-    /// Waits until the newest reading is as far ahead of the real time as the clock was set.
+    /// Waits until the newest reading is as far ahead of the real time as the clock.
     fn reads_ahead(&self, seconds: i64) {
         let start = Instant::now();
         loop {
@@ -112,7 +113,7 @@ impl Agent<'_> {
         }
     }
 
-    /// Seconds of the machine's readings that history has of a range.
+    /// Returns the number of seconds in a range for which the history has host samples.
     fn n_kept(&self, from_ms: u64, to_ms: u64) -> usize {
         let path = format!("/api/history?group=host&from_ms={from_ms}&to_ms={to_ms}&points=2000");
         self.get(&path)["times_ms"].as_array().expect("times").len()
@@ -134,7 +135,7 @@ impl Drop for Agent<'_> {
     }
 }
 
-/// Steps of the clock that history has, each by how many seconds.
+/// Returns the clock steps in the history, in seconds.
 fn steps(folder: &Path) -> Vec<i64> {
     let connection = rusqlite::Connection::open(folder.join("history.sqlite")).expect("the file");
     let mut select = connection
@@ -163,8 +164,8 @@ fn a_clock_that_is_a_year_ahead_for_a_while_loses_no_telemetry() {
     agent.reads_ahead(YEAR_S);
     let wrong_ms = now_ms() + YEAR_S.unsigned_abs() * 1000;
     agent.keeps(3, wrong_ms, wrong_ms + PATIENCE.as_secs() * 1000);
-    assert!(agent.n_kept(begin_ms, end_ms) >= n, "nothing is older than it was");
-    // Corrected, live telemetry follows at once.
+    assert!(agent.n_kept(begin_ms, end_ms) >= n, "no reading has an earlier time");
+    // After the correction, live telemetry is right at once.
     rig.set_ahead(0);
     agent.reads_ahead(0);
     let right_ms = now_ms();
@@ -172,11 +173,11 @@ fn a_clock_that_is_a_year_ahead_for_a_while_loses_no_telemetry() {
     assert!(agent.n_kept(begin_ms, end_ms) >= n);
     assert!(
         agent.n_kept(wrong_ms - 5000, wrong_ms + PATIENCE.as_secs() * 1000) >= 3,
-        "what was read then is there too"
+        "readings from that time are kept"
     );
     drop(agent);
     assert_eq!(steps(rig.folder.path()), [YEAR_S, -YEAR_S]);
-    // A start with a wrong clock deletes nothing either.
+    // A start with a wrong clock does not delete samples either.
     rig.set_ahead(YEAR_S);
     let agent = rig.start();
     agent.reads_ahead(YEAR_S);

@@ -1,4 +1,4 @@
-//! `headroom data prepare` as people use it: the real binary, and the files it leaves.
+//! Tests of `headroom data prepare` with the real binary and the files that it writes.
 
 use std::{
     fs,
@@ -9,7 +9,7 @@ use std::{
 use insta::assert_snapshot;
 use serde_json::Value;
 
-/// A folder of its own below the system's temporary one, where the binary runs.
+/// A new directory below the system's temporary one, in which the binary runs.
 struct Temporary(PathBuf);
 
 impl Temporary {
@@ -35,7 +35,7 @@ impl Temporary {
         self.command(args).output().expect("headroom runs")
     }
 
-    /// Both streams and the status, for a snapshot.
+    /// Returns both streams and the exit status, for a snapshot.
     fn shown(&self, args: &[&str]) -> String {
         let output = self.run(args);
         let status = output.status.code().expect("no signal");
@@ -49,7 +49,7 @@ impl Temporary {
         output
     }
 
-    /// What standard error says of a failure; standard output says nothing.
+    /// Runs a command that must fail with this status and an empty standard output. Returns standard error.
     #[track_caller]
     fn fails(&self, args: &[&str], status: i32) -> String {
         let output = self.run(args);
@@ -68,7 +68,7 @@ impl Temporary {
         bytes.chunks_exact(2).map(|pair| u16::from_le_bytes([pair[0], pair[1]])).collect()
     }
 
-    /// Names below a folder, sorted.
+    /// Returns the sorted file names of a directory.
     fn names(&self, folder: &str) -> Vec<String> {
         let Ok(entries) = fs::read_dir(self.0.join(folder)) else { return vec![] };
         let mut names: Vec<String> =
@@ -88,7 +88,7 @@ fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).expect("text")
 }
 
-/// 20 characters to Python, 10 of them different.
+/// 20 characters in Python's text mode, 10 of them distinct.
 const HELLO: &str = "hello world\nhello!\r\n\n";
 
 #[test]
@@ -97,7 +97,8 @@ fn characters_are_written_as_nanogpt_writes_them() {
     folder.put("input.txt", HELLO);
     assert_snapshot!("data_char", folder.shown(&["input.txt", "--out", "data/hello"]));
     assert_eq!(folder.names("data/hello"), ["meta.pkl", "train.bin", "val.bin"]);
-    // "\n", " ", "!", "d", "e", "h", "l", "o", "r", "w" from 0; `\r\n` is one "\n", as in Python's text mode.
+    // The IDs of "\n", " ", "!", "d", "e", "h", "l", "o", "r" and "w" are 0 to 9. `\r\n` is one "\n", as in Python's
+    // text mode.
     assert_eq!(folder.tokens("data/hello/train.bin"), [5, 4, 6, 6, 7, 1, 9, 7, 8, 6, 3, 0, 5, 4, 6, 6, 7, 2]);
     assert_eq!(folder.tokens("data/hello/val.bin"), [0, 0]);
     // Python's pickle.load gives {'vocab_size': 10, 'itos': {0: '\n', …}, 'stoi': {'\n': 0, …}}.
@@ -116,7 +117,7 @@ fn gpt2_tokens_have_no_meta() {
     assert!(!val.contains(&50256), "the text is ordinary: {val:?}");
 }
 
-/// The first run needs nothing: no file, no network.
+/// The first run needs neither a file nor the network.
 #[test]
 fn the_corpus_comes_with_the_program() {
     let folder = Temporary::new("builtin");
@@ -143,7 +144,7 @@ fn another_data_set_is_not_overwritten_unasked() {
     folder.put("b.txt", HELLO.replace('w', "W"));
     folder.succeeds(&["a.txt", "--out=data"]);
     let first = fs::read(folder.0.join("data/train.bin")).expect("a file");
-    // The same again is no harm, and touches nothing.
+    // Preparing the same data again succeeds and writes nothing.
     let again = folder.succeeds(&["a.txt", "--out=data"]);
     assert!(text(&again.stderr).starts_with("this data set is there already; nothing was written\n"));
     assert_snapshot!("data_exists", folder.shown(&["b.txt", "--out=data"]));
@@ -154,18 +155,18 @@ fn another_data_set_is_not_overwritten_unasked() {
     let forced = folder.succeeds(&["b.txt", "--out=data", "--force"]);
     assert!(text(&forced.stderr).starts_with("the data set that was there is replaced\n"));
     assert_ne!(fs::read(folder.0.join("data/train.bin")).expect("a file"), first);
-    // A meta.pkl of characters beside GPT-2's tokens would make another data set of them.
+    // A `meta.pkl` of characters beside GPT-2's tokens would change their meaning.
     folder.put("c.txt", HELLO.repeat(9));
     folder.succeeds(&["c.txt", "--out=data", "--force", "--tokenizer=gpt2"]);
     assert_eq!(folder.names("data"), ["train.bin", "val.bin"]);
-    // Half of one is another one, too.
+    // Half of a data set is a different data set, too.
     fs::remove_file(folder.0.join("data/train.bin")).expect("it was there");
     let said = folder.fails(&["c.txt", "--out=data", "--tokenizer=gpt2"], 1);
     assert!(said.starts_with("headroom: data/val.bin is of another data set"), "{said}");
 }
 
 #[test]
-fn what_cannot_be_prepared_is_said_and_leaves_nothing() {
+fn failed_preparation_reports_cause_and_leaves_no_files() {
     let folder = Temporary::new("problems");
     folder.put("empty.txt", "");
     folder.put("short.txt", "hello wor");
@@ -189,7 +190,7 @@ fn what_cannot_be_prepared_is_said_and_leaves_nothing() {
     assert_snapshot!("data_problems", shown);
 }
 
-/// A device gives bytes for ever; memory ends.
+/// A device can supply bytes without end, so the input is bounded.
 #[cfg(target_os = "linux")]
 #[test]
 fn an_endless_device_is_read_up_to_a_bound() {
@@ -203,7 +204,7 @@ fn an_endless_device_is_read_up_to_a_bound() {
     assert_eq!(folder.names("out"), [""; 0]);
 }
 
-/// A pipe whose writer is slow is read for as long as that takes.
+/// A pipe with a slow writer is read until the writer closes it.
 #[cfg(unix)]
 #[test]
 fn the_interrupt_key_ends_the_reading_of_a_pipe() {
@@ -212,12 +213,12 @@ fn the_interrupt_key_ends_the_reading_of_a_pipe() {
     let folder = Temporary::new("interrupt");
     let pipe = folder.0.join("pipe");
     assert!(Command::new("mkfifo").arg(&pipe).status().expect("mkfifo is there").success());
-    // A shell without job control starts what is in its background to ignore Ctrl-C.
+    // A shell without job control starts background commands with SIGINT ignored.
     let script = "trap '' INT; exec \"$0\" data prepare pipe --out=out";
     let mut command = Command::new("sh");
     command.args(["-c", script, env!("CARGO_BIN_EXE_headroom")]).current_dir(&folder.0);
     let mut child = command.stdin(Stdio::null()).spawn().expect("it starts");
-    // Opens once the program reads.
+    // Opening blocks until the program reads.
     let writer = fs::OpenOptions::new().write(true).open(&pipe).expect("a pipe");
     let asked = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill is there");
     assert!(asked.success());
@@ -234,7 +235,7 @@ fn the_command_line_is_checked() {
         (&["--out=x"][..], "data prepare needs FILE, or builtin"),
         (&["a.txt"], "data prepare needs --out FOLDER"),
         (&["a.txt", "b.txt", "--out=x"], "data prepare takes no \"b.txt\""),
-        (&["a.txt", "--out=x", "--tokenizer=bpe"], "--tokenizer: \"bpe\" is none of char, gpt2"),
+        (&["a.txt", "--out=x", "--tokenizer=bpe"], "--tokenizer: \"bpe\" is not one of char, gpt2"),
         (&["a.txt", "--out="], "--out: a folder has a name"),
         (&["a.txt", "--outs=x"], "data prepare has no option --outs"),
     ] {
@@ -251,16 +252,18 @@ fn the_command_line_is_checked() {
 fn a_text_may_come_through_a_pipe() {
     use std::io::Write;
     let folder = Temporary::new("pipe");
-    let mut child = folder
-        .command(&["/dev/stdin", "--out=data"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("headroom runs");
-    child.stdin.take().expect("a pipe").write_all(HELLO.as_bytes()).expect("it is read");
-    assert!(child.wait().expect("it ends").success());
-    assert_eq!(folder.tokens("data/train.bin").len(), 18);
+    for (name, out) in [("/dev/stdin", "data"), ("-", "other")] {
+        let mut child = folder
+            .command(&[name, &format!("--out={out}")])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("headroom runs");
+        child.stdin.take().expect("a pipe").write_all(HELLO.as_bytes()).expect("it is read");
+        assert!(child.wait().expect("it ends").success(), "{name}");
+        assert_eq!(folder.tokens(&format!("{out}/train.bin")).len(), 18, "{name}");
+    }
 }
 
 #[cfg(target_os = "linux")]
@@ -269,7 +272,7 @@ fn a_full_disk_leaves_nothing_half() {
     let folder = Temporary::new("full");
     folder.put("a.txt", HELLO.repeat(20_000));
     fs::create_dir(folder.0.join("data")).expect("a folder");
-    // The file that is being written is a device that is always full.
+    // The temporary file is a device that is always full.
     std::os::unix::fs::symlink("/dev/full", folder.0.join("data/val.bin.part")).expect("a link");
     let said = folder.fails(&["a.txt", "--out=data"], 3);
     assert!(said.starts_with("headroom: data/val.bin: No space left on device"), "{said}");
@@ -305,7 +308,7 @@ fn two_at_once_do_not_mix() {
     folder.put("a.txt", HELLO);
     fs::create_dir(folder.0.join("data")).expect("a folder");
     let lock = fs::File::open(Path::new(&folder.0).join("data")).expect("a folder");
-    lock.try_lock().expect("nobody else is there");
+    lock.try_lock().expect("no other process holds the lock");
     let said = folder.fails(&["a.txt", "--out=data"], 1);
     assert_eq!(said, "headroom: data is being written by another headroom\n");
     drop(lock);

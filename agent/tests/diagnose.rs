@@ -1,4 +1,4 @@
-//! `headroom diagnose` as people and programs use it: files, pipes, configs, and what it prints.
+//! Tests of `headroom diagnose` as users and programs use it: files, pipes, configs, and its output.
 
 use std::{
     io::Write,
@@ -18,7 +18,7 @@ fn diagnose(args: &[&str], input: &[u8]) -> Output {
     }
     command.env("LC_ALL", "C.UTF-8").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("headroom starts");
-    // It may have seen enough before all is written.
+    // The program may end before it has read all input.
     let _ = child.stdin.take().expect("a pipe").write_all(input);
     child.wait_with_output().expect("headroom ends")
 }
@@ -52,6 +52,30 @@ fn json_is_the_contract() {
     assert_snapshot!("message_json", text(&output.stdout));
 }
 
+/// Returns PyTorch's message about an RTX 4070 where `more` is stated of its memory.
+fn message(requested: &str, more: &str) -> String {
+    format!(
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate {requested}. GPU 0 has a total capacity of 11.69 GiB \
+         of which 8.00 MiB is free. {more} is reserved by PyTorch but unallocated."
+    )
+}
+
+#[test]
+fn causes_are_ranked() {
+    let full = "Including non-PyTorch memory, this process has 11.68 GiB memory in use. Of the allocated memory 11.20 GiB is \
+                allocated by PyTorch, and 50.00 MiB";
+    let taken = "Process 1234 has 10.00 GiB memory in use. Including non-PyTorch memory, this process has 1.67 GiB memory \
+                 in use. Of the allocated memory 1.00 GiB is allocated by PyTorch, and 52.00 MiB";
+    for (message, cause) in [
+        (message("20.00 MiB", full), "The GPU is full: tensors take 11.20 GiB of its 11.69 GiB."),
+        (message("512.00 MiB", taken), "Process 1234 holds 10.00 GiB of the GPU's 11.69 GiB."),
+    ] {
+        let output = diagnose(&["-"], message.as_bytes());
+        let said = text(&output.stdout);
+        assert!(said.contains(cause) && !said.contains("fragmentation"), "{said}");
+    }
+}
+
 #[test]
 fn a_pipe_and_a_config_file() {
     let message =
@@ -60,14 +84,14 @@ fn a_pipe_and_a_config_file() {
     let piped = json(&asked, &message);
     assert_eq!(piped["matches"][0]["tensor"], "logits");
     assert_eq!(piped["rank"], 0);
-    // PowerShell's redirection.
+    // The UTF-16 of PowerShell's redirection.
     let wide: Vec<u8> =
         [0xff, 0xfe].into_iter().chain(text(&message).encode_utf16().flat_map(u16::to_le_bytes)).collect();
     assert_eq!(json(&asked, &wide), piped);
 }
 
 #[test]
-fn what_it_cannot_read_is_told() {
+fn unreadable_message_is_reported() {
     for (args, words, status) in [
         (&["no_such.txt"][..], "no_such.txt", 3),
         (&["message/batch_64.txt", "another.txt"][..], "another.txt", 2),
@@ -80,8 +104,17 @@ fn what_it_cannot_read_is_told() {
 }
 
 #[test]
-fn bytes_that_are_no_text_are_no_message() {
-    let noise: Vec<u8> = (0..100_000_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24).to_le_bytes()[0]).collect();
-    let answer = json(&["--json"], &noise);
-    assert_eq!((&answer["kind"], &answer["requested_bytes"]), (&Value::from("not_oom"), &Value::Null));
+fn binary_data_is_refused_whatever_its_size() {
+    for n_bytes in [1000, 3_000_000] {
+        let noise: Vec<u8> =
+            (0..n_bytes).map(|i: u32| (i.wrapping_mul(2_654_435_761) >> 24).to_le_bytes()[0]).collect();
+        let output = diagnose(&[], &noise);
+        assert_eq!((output.status.code(), text(&output.stdout)), (Some(3), ""));
+        assert!(text(&output.stderr).contains("binary data, not text"), "{}", text(&output.stderr));
+    }
+    // Logs contain colours, progress bars and a few invalid bytes.
+    let log = b"\x1b[31mstep 1\x1b[0m\r 10%|# |\r 20%|## |\x08\n caf\xe9 \xff\n".repeat(60_000);
+    let output = diagnose(&[], &log);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(!text(&output.stdout).contains("longer than"), "{} bytes: {}", log.len(), text(&output.stdout));
 }

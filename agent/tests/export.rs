@@ -1,7 +1,7 @@
-//! `headroom export` against what Hugging Face's library makes of the folder: `tests/golden/hf_export` has its logits.
+//! `headroom export` compared with Hugging Face's library, whose logits are in `tests/golden/hf_export`.
 //!
-//! The weights come from a seed, so that the files here are the very files that it read; their checksums say so.
-//! `HEADROOM_EXPORT_TO=FOLDER` leaves them there, for the README's script.
+//! The weights come from a seed, so that the files here equal those that the library read. Checksums confirm this.
+//! `HEADROOM_EXPORT_TO=FOLDER` leaves the files there, for the README's script.
 
 use std::{
     collections::BTreeMap,
@@ -12,15 +12,15 @@ use std::{
 };
 
 use headroom_kernels::{
-    cpu::gpt::{DropoutPass, Gpt},
     layout::Layout,
+    reference::gpt::{DropoutPass, Gpt},
     rng::Stream,
-    weights::{self, Hints, Naming, write_model},
+    weights::{self, Hints, NamingScheme, write_model},
 };
-use headroom_shared::gpt::{GptConfig, GptShape};
+use headroom_planner::gpt::{GptConfig, GptShape};
 use serde_json::{Value, json};
 
-/// What a logit may be off by.
+/// Maximum absolute error of a logit.
 const TOLERANCE: f64 = 1e-4;
 
 const VOCABULARY: &str = "\n !$&',-.3:;?ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
@@ -30,7 +30,7 @@ fn config(bias: bool) -> GptConfig {
     GptConfig::new(shape).expect("a shape")
 }
 
-/// Large enough that everything counts: a logit is of the order of 1.
+/// Weights that are large enough to affect every logit. A logit is of the order of 1.
 fn params(config: &GptConfig) -> Vec<f32> {
     let mut stream = Stream::new(2024, 0);
     let layout = Layout::new(config).expect("small");
@@ -57,7 +57,7 @@ fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).expect("text")
 }
 
-/// A model as nanoGPT's names have it, with what a run of ours says of itself.
+/// Writes a model under nanoGPT's names, with the metadata of a Headroom run.
 fn source(dir: &Path, config: &GptConfig) -> PathBuf {
     let metadata = BTreeMap::from([
         ("headroom".to_owned(), "1".to_owned()),
@@ -65,7 +65,8 @@ fn source(dir: &Path, config: &GptConfig) -> PathBuf {
         ("tokenizer".to_owned(), json!({ "char": VOCABULARY }).to_string()),
     ]);
     let mut file = Vec::new();
-    write_model(&mut file, config, &params(config), Naming::NanoGpt, &metadata).expect("memory takes it");
+    write_model(&mut file, config, &params(config), NamingScheme::NanoGpt, &metadata)
+        .expect("writing to memory cannot fail");
     let path = dir.join("source.safetensors");
     fs::write(&path, file).expect("space");
     path
@@ -106,11 +107,11 @@ fn logits_are_those_of_hugging_faces_library() {
         let found = gpt.forward(&params(&config), &tokens, &tokens, DropoutPass::NONE).logits;
         assert_eq!(found.len(), expected.len());
         let worst = found.iter().zip(&expected).map(|(&found, &expected)| (f64::from(found) - expected).abs());
-        // A NaN is not below anything.
+        // A NaN replaces the worst error, because no comparison with it is true.
         let worst = worst.fold(0.0, |worst: f64, off| if off <= worst { worst } else { off });
         assert!(worst <= TOLERANCE, "{name}: off by {worst}");
         let spread = expected.iter().fold(0.0, |most: f64, logit| most.max(logit.abs()));
-        assert!(spread > 1.0, "logits of {spread} at most would be equal without being right");
+        assert!(spread > 1.0, "logits within {spread} would agree even if wrong");
         println!("{name}: off by {worst:.1e} at most, of logits up to {spread:.1}");
     }
 }
@@ -150,7 +151,7 @@ fn half_precision_is_half_the_size_and_the_nearest_numbers() {
         let read = |dir: &Path| fs::read(dir.join("model.safetensors")).expect("a file");
         let load = |bytes: &[u8]| weights::load(&mut Cursor::new(bytes), &Hints::with_heads(3)).expect("a model");
         let (in_half, in_single) = (load(&read(&half)), load(&read(&again)));
-        assert!(in_half.1 == in_single.1, "{format}: what was rounded once stays");
+        assert!(in_half.1 == in_single.1, "{format}: rounding twice changes nothing");
         let whole = params(&config);
         let worst = in_half.1.iter().zip(&whole).map(|(half, full)| (half - full).abs() / full.abs().max(1e-4));
         let worst = worst.fold(0.0, f32::max);
@@ -175,8 +176,8 @@ fn nothing_is_overwritten_and_errors_say_what_to_do() {
         (&["--ckpt", &path("gone"), "--out", &path("x")], 3, "cannot be read", ""),
         (&["--ckpt", &source], 2, "--out needs a value", "--out FOLDER"),
         (&["--out", &out], 2, "--ckpt needs a value", "--ckpt FOLDER"),
-        (&["--ckpt", &source, "--out", &out, "--format", "pt"], 2, "neither hf nor nanogpt", ""),
-        (&["--ckpt", &source, "--out", &out, "--dtype", "int4"], 2, "neither float32 nor float16", ""),
+        (&["--ckpt", &source, "--out", &out, "--format", "pt"], 2, "is not one of hf, nanogpt, ckpt.pt", ""),
+        (&["--ckpt", &source, "--out", &out, "--dtype", "int4"], 2, "is not one of float32, float16", ""),
         (&["--ckpt", &source, "--outs", &out], 2, "export has no option --outs", "--out"),
         (&["ckpt"], 2, "export takes no \"ckpt\"", "headroom export --help"),
     ] {

@@ -1,12 +1,16 @@
-//! `headroom plan` with options that stand for changes to nanoGPT's code: the answer names them and prints the patch.
+//! What the run of `headroom plan` needs besides its config: changes to nanoGPT's code, which the plan names with their
+//! patch, and a CUDA GPU.
 
-use std::process::Command;
+use std::process::{Command, Output};
 
-fn plan(options: &[&str]) -> String {
+fn headroom(options: &[&str]) -> Output {
     let program = std::env::var_os("HEADROOM_BIN").unwrap_or_else(|| env!("CARGO_BIN_EXE_headroom").into());
     let run = ["plan", "--batch_size=20", "--compile=False", "--gpu", "RTX 4070"];
-    let output = Command::new(program).args(run).args(options).env("NO_COLOR", "1").output().expect("headroom runs");
-    String::from_utf8(output.stdout).expect("text")
+    Command::new(program).args(run).args(options).env("NO_COLOR", "1").output().expect("headroom runs")
+}
+
+fn plan(options: &[&str]) -> String {
+    String::from_utf8(headroom(options).stdout).expect("text")
 }
 
 #[test]
@@ -28,4 +32,72 @@ fn an_answer_that_counts_on_other_code_says_so_first() {
     let both = plan(&["--batch_size=64", "--del-eval-logits", "--optimizer=adamw-8bit"]);
     let words = both.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(words.starts_with("Does not fit on RTX 4070, even with 2 changes to model.py, train.py: "), "{both}");
+}
+
+#[test]
+fn json_plan_names_what_the_run_needs() {
+    let needs = |options: &[&str]| {
+        let json: serde_json::Value = serde_json::from_str(&plan(&[&["--json"], options].concat())).expect("JSON");
+        json["needs"].clone()
+    };
+    let nothing = serde_json::json!({ "code_changes": [], "device": null, "environment": null, "vocab_size": null });
+    assert_eq!(needs(&[]), nothing);
+    assert_eq!(needs(&["--device=cuda:1"]), nothing);
+    assert_eq!(needs(&["--device=cpu"])["device"], "cuda");
+    assert_eq!(
+        needs(&["--cross-entropy=chunked", "--del-eval-logits", "--expandable-segments"]),
+        serde_json::json!({
+            "code_changes": [
+                { "id": "chunked_cross_entropy", "file": "model.py" },
+                { "id": "del_eval_logits", "file": "train.py" },
+            ],
+            "device": null,
+            "environment": "PYTORCH_ALLOC_CONF=expandable_segments:True",
+            "vocab_size": null,
+        })
+    );
+}
+
+#[test]
+fn plan_of_a_run_on_the_cpu_says_so_first() {
+    let on_gpu = plan(&["--device=cuda"]);
+    for device in ["cpu", "mps"] {
+        let answer = plan(&[&format!("--device={device}")]);
+        let (first, rest) = answer.split_once(".\n").expect("a sentence");
+        let first = first.split_whitespace().collect::<Vec<_>>().join(" ");
+        let said = format!(
+            "This run needs no memory of a CUDA GPU: device is \"{device}\"; the plan is for the same run on a CUDA GPU"
+        );
+        assert!(first.starts_with(&said), "{answer}");
+        assert_eq!(
+            rest.trim_start(),
+            on_gpu,
+            "the answer is that of the same run on a CUDA GPU, without a second warning"
+        );
+    }
+}
+
+/// The comments are those that the page writes, in two of its languages.
+#[test]
+fn config_written_for_changed_code_gets_a_note() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("c.py");
+    let note = |text: &str, options: &[&str]| {
+        std::fs::write(&path, text).expect("a writable folder");
+        let output = headroom(&[&[path.to_str().expect("text")], options].concat());
+        String::from_utf8(output.stderr).expect("text")
+    };
+    let config = "batch_size = 20  # headroom: fits RTX 4070, needs 1 change to model.py: chunked cross-entropy\n";
+    let said = note(config, &[]);
+    assert!(
+        said.contains("c.py: written with 1 change to model.py (chunked cross-entropy), which this plan "),
+        "{said}"
+    );
+    assert!(said.contains("\nhint: --cross-entropy=chunked plans the changed code\n"), "{said}");
+    assert_eq!(note(config, &["--cross-entropy=chunked"]), "", "the plan assumes the change");
+    let german =
+        "# headroom (code): braucht 2 Änderungen an model.py: Activation Checkpointing, Cross-Entropy in Chunks\n";
+    let said = note(german, &["--json"]);
+    assert!(said.contains("hint: --activation-checkpointing --cross-entropy=chunked plans"), "{said}");
+    assert_eq!(note("batch_size = 20  # chunked cross-entropy, see model.py\n", &[]), "", "no comment of Headroom");
 }

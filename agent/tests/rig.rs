@@ -1,6 +1,6 @@
-//! `headroom serve` and `headroom token` as processes beside each other: who is let in, and what a watcher gets.
+//! Tests of `headroom serve` and `headroom token` as concurrent processes: access, and the data that a viewer receives.
 //!
-//! `HEADROOM_BIN` names a binary to test in place of this build's.
+//! `HEADROOM_BIN` names a binary to test instead of this build's.
 
 use std::{
     ffi::OsString,
@@ -16,7 +16,7 @@ use std::{
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// Far above what anything takes; a hang becomes a failure.
+/// Timeout far above the usual time, so that a hang becomes a failure.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 fn headroom(folder: &Path, args: &[&str]) -> Command {
@@ -40,7 +40,7 @@ struct Agent {
     process: Child,
     link: String,
     host: String,
-    /// What it says on standard error, line by line.
+    /// Lines of standard error.
     said: Receiver<String>,
 }
 
@@ -54,17 +54,17 @@ impl Agent {
         let mut link = String::new();
         BufReader::new(process.stdout.take().expect("piped")).read_line(&mut link).expect("a link");
         let link = link.trim_end().to_owned();
-        let host = link.split('/').nth(2).unwrap_or_else(|| panic!("{link:?} is no link")).to_owned();
+        let host = link.split('/').nth(2).unwrap_or_else(|| panic!("{link:?} is not a link")).to_owned();
         let (tell, said) = channel();
         let stderr = BufReader::new(process.stderr.take().expect("piped"));
         thread::spawn(move || stderr.lines().map_while(Result::ok).try_for_each(|line| tell.send(line)));
         Self { process, link, host, said }
     }
 
-    /// The next line that has this in it.
+    /// Returns the next line that contains `what`.
     fn says(&self, what: &str) -> String {
         loop {
-            let line = self.said.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("it does not say {what:?}"));
+            let line = self.said.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("the output lacks {what:?}"));
             if line.contains(what) {
                 return line;
             }
@@ -102,7 +102,7 @@ impl Agent {
         (status, serde_json::from_str(&body).expect("JSON"))
     }
 
-    /// Waits for an answer of that status.
+    /// Polls until the server answers with this status.
     fn comes_to(&self, token: &str, status: u16, within: Duration) {
         let start = Instant::now();
         loop {
@@ -111,7 +111,7 @@ impl Agent {
                 return;
             }
             assert!(start.elapsed() < within, "it is {is}, not {status}, after {within:?}");
-            // Seldom: tokens that are refused count, and too many of them are answered otherwise.
+            // The interval is long, because refused tokens count, and too many of them change the status.
             thread::sleep(Duration::from_millis(250));
         }
     }
@@ -128,7 +128,7 @@ fn folder() -> TempDir {
     tempfile::tempdir().expect("a folder")
 }
 
-/// What stands behind the hash.
+/// Returns the one-time code of a pairing link in a line.
 fn code(line: &str) -> &str {
     let code = line.split("/rig#pair=").nth(1).unwrap_or_else(|| panic!("no code in {line:?}")).trim();
     assert!(code.len() == 64 && code.bytes().all(|byte| byte.is_ascii_hexdigit()), "{line}");
@@ -141,14 +141,14 @@ fn the_first_start_lets_one_browser_in() {
     let agent = Agent::start(folder.path(), &[]);
     let line = agent.says("#pair=");
     assert!(line.trim().starts_with(&agent.link), "{line}");
-    assert_eq!(agent.rig(code(&line)), 401, "a code is no token");
+    assert_eq!(agent.rig(code(&line)), 401, "a pairing code is not a token");
     let (status, paired) = agent.pair(code(&line));
     assert_eq!((status, paired["scope"].as_str()), (200, Some("control")));
     let token = paired["token"].as_str().expect("a token").to_owned();
     assert_eq!(agent.rig(&token), 200);
     assert_eq!(agent.pair(code(&line)).0, 403, "it is used");
     drop(agent);
-    // The token lives on; a second start invites nobody.
+    // The token stays valid, and a second start prints no link.
     let again = Agent::start(folder.path(), &[]);
     again.says("Ctrl-C ends it");
     assert_eq!(again.rig(&token), 200);
@@ -245,13 +245,14 @@ fn it_answers_though_the_system_gives_it_few_files() {
     let token = text(&token(folder.path(), &["add", "me"], 0).stdout).to_owned();
     let serve = headroom(folder.path(), &["serve", "--listen", "127.0.0.1:0"]);
     let mut few = Command::new("sh");
-    // A shell lowers both limits, so that the program cannot raise its own.
+    // The shell lowers both limits, so that the program cannot raise its own.
     few.args(["-c", "ulimit -n 100 && exec \"$0\" \"$@\""]).arg(serve.get_program()).args(serve.get_args());
     few.env("HEADROOM_DATA_DIR", folder.path()).env_remove("JOURNAL_STREAM").stdin(Stdio::null());
     let agent = Agent::run(few);
     agent.says("the system allows 100 open files");
     assert_eq!(agent.rig(&token), 200);
-    // Far more than it can have open, that say nothing or half of something: they make room here too.
+    // Many more connections than the agent can have open, which send nothing or half of a request. They must make room
+    // too.
     let host = &agent.host;
     let body = format!("POST /api/pair HTTP/1.1\r\nHost: {host}\r\nOrigin: http://{host}\r\nContent-Length: 9\r\n\r\n");
     for brings in ["", "GET /", &body.replace("\r\n\r\n", "\r\nContent-Type: application/json\r\n\r\n{")] {
@@ -267,7 +268,7 @@ fn it_answers_though_the_system_gives_it_few_files() {
     }
 }
 
-/// A certificate for 127.0.0.1, where this machine has what makes one.
+/// Creates a certificate for 127.0.0.1. Returns `None` without OpenSSL.
 fn certificate(folder: &Path) -> Option<[String; 2]> {
     let files = ["cert.pem", "key.pem"].map(|name| folder.join(name).display().to_string());
     let [certificate, key] = &files;
@@ -280,10 +281,10 @@ fn certificate(folder: &Path) -> Option<[String; 2]> {
 }
 
 #[test]
-fn tls_is_spoken_with_the_owners_certificate_and_nothing_else_is() {
+fn only_tls_with_owner_certificate_is_served() {
     let folder = folder();
     let Some([certificate, key]) = certificate(folder.path()) else {
-        return eprintln!("skipped: this machine has no openssl to make a certificate with");
+        return headroom_harness::skip("only_tls_with_owner_certificate_is_served", "openssl is not installed");
     };
     let added = token(folder.path(), &["add", "me"], 0);
     let agent = Agent::start(folder.path(), &["--tls-cert", &certificate, "--tls-key", &key]);
@@ -307,13 +308,13 @@ fn tls_is_spoken_with_the_owners_certificate_and_nothing_else_is() {
     let _ = client.kill();
     let _ = client.wait();
     assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
-    // What is not TLS gets no answer, and is not waited on.
+    // A client without TLS gets no answer, and the agent does not wait for it.
     let mut plain = agent.connect();
     plain.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").expect("it listens");
     let mut answer = vec![];
     let _ = plain.read_to_end(&mut answer);
     assert!(!String::from_utf8_lossy(&answer).contains("HTTP"), "{answer:?}");
-    // Files that cannot be used are said, with which.
+    // An error about an unusable file names the file.
     let wrong = folder.path().join("wrong.pem").display().to_string();
     std::fs::write(&wrong, "nothing").expect("written");
     let other = tempfile::tempdir().expect("a folder");
@@ -323,6 +324,8 @@ fn tls_is_spoken_with_the_owners_certificate_and_nothing_else_is() {
         (&certificate, &wrong, "wrong.pem", 2),
         (&certificate, &format!("{key}.gone"), "key.pem.gone", 3),
         (&certificate, &other_key, "together", 2),
+        #[cfg(unix)]
+        (&"/dev/zero".to_owned(), &key, "it is larger than 1 MiB", 3),
     ] {
         let args = ["serve", "--listen", "127.0.0.1:0", "--tls-cert", certificate, "--tls-key", key];
         let output = headroom(folder.path(), &args).output().expect("headroom runs");
@@ -331,6 +334,30 @@ fn tls_is_spoken_with_the_owners_certificate_and_nothing_else_is() {
     }
     let alone = headroom(folder.path(), &["serve", "--tls-cert", &certificate]).output().expect("headroom runs");
     assert_eq!(alone.status.code(), Some(2));
+}
+
+#[test]
+#[cfg(unix)]
+fn signal_ends_wait_for_certificate() {
+    use std::os::unix::process::ExitStatusExt;
+    let folder = folder();
+    let pipe = folder.path().join("cert.pem").display().to_string();
+    assert!(Command::new("mkfifo").arg(&pipe).status().expect("mkfifo runs").success());
+    let mut agent =
+        headroom(folder.path(), &["serve", "--tls-cert", &pipe, "--tls-key", &pipe]).spawn().expect("it runs");
+    // This waits until the agent opens the pipe to read it.
+    let writer = std::fs::File::options().write(true).open(&pipe).expect("a pipe");
+    assert!(Command::new("kill").arg(agent.id().to_string()).status().expect("kill runs").success());
+    let start = Instant::now();
+    let status = loop {
+        match agent.try_wait().expect("it is ours") {
+            None if start.elapsed() < PATIENCE => thread::sleep(Duration::from_millis(5)),
+            status => break status,
+        }
+    };
+    let _ = agent.kill();
+    drop(writer);
+    assert_eq!(status.and_then(|status| status.signal()), Some(15));
 }
 
 #[test]

@@ -1,8 +1,10 @@
-//! `headroom runs` as people and programs use it, on a history that version 1 of its tables wrote: every later headroom
-//! reads that too.
+//! Tests of `headroom runs` as users and programs use it. The history was written with version 1 of its tables, which
+//! every later Headroom reads.
 //!
-//! `HEADROOM_BIN` names a binary to test in place of this build's. `INSTA_UPDATE=always` writes the snapshots anew.
+//! `HEADROOM_BIN` names a binary to test instead of this build's. `INSTA_UPDATE=always` updates the snapshots.
 
+#[path = "runs/delete.rs"]
+mod delete;
 #[path = "runs/list.rs"]
 mod list;
 
@@ -21,16 +23,16 @@ use rusqlite::Connection;
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// What anything here takes at most, on a machine that is busy.
+/// Timeout for any step on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// 2026-11-18 00:00 UTC.
+/// 2026-11-18 00:00 UTC, in milliseconds.
 const START_MS: i64 = 1_794_960_000_000;
 const DONE: &str = "3f2a000000000001";
 const OOM: &str = "3f2b000000000002";
 const GOES_ON: &str = "77aa000000000003";
 const GPU: &str = "GPU-8d3f0c4e-0000-4000-8000-000000000001";
 
-/// A history as version 1 wrote it: its tables, and texts that were written then.
+/// A history as version 1 wrote it: its tables and its texts.
 struct Rig {
     folder: TempDir,
 }
@@ -39,9 +41,9 @@ impl Rig {
     fn new() -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let connection = Connection::open(folder.path().join("history.sqlite")).expect("a file");
-        connection.execute_batch(include_str!("../src/store/schema/1.sql")).expect("the tables");
+        connection.execute_batch(include_str!("../core/src/store/schema/1.sql")).expect("the tables");
         connection.pragma_update(None, "user_version", 1).expect("a version");
-        connection.execute("INSERT INTO gpus VALUES (1, ?1, 'NVIDIA GeForce RTX 4070')", [GPU]).expect("a card");
+        connection.execute("INSERT INTO gpus VALUES (1, ?1, 'NVIDIA GeForce RTX 4070')", [GPU]).expect("a GPU");
         let rig = Self { folder };
         rig.runs(&connection);
         rig.samples(&connection);
@@ -169,7 +171,7 @@ fn help() {
 #[test]
 fn a_list_of_runs() {
     let rig = Rig::new();
-    // How long the one took that goes on is the clock's to know.
+    // The duration of the run that continues depends on the clock.
     let stdout = rig.exits(&[], 0).stdout;
     let ended: String =
         text(&stdout).lines().filter(|line| !line.contains("running")).map(|line| format!("{line}\n")).collect();
@@ -229,7 +231,7 @@ fn an_export_replaces_a_file_only_by_force() {
 #[test]
 fn an_export_marks_lines_that_were_not_kept() {
     let rig = Rig::new();
-    // The first question brings the file forward.
+    // The first command migrates the file.
     rig.exits(&[], 0);
     let connection = Connection::open(rig.path("history.sqlite")).expect("the file");
     let row = |seq, left_out, iter: &str, loss: &str| {
@@ -258,12 +260,12 @@ fn an_export_marks_lines_that_were_not_kept() {
 }
 
 #[test]
-fn a_cards_telemetry_for_other_programs() {
+fn a_gpus_telemetry_for_other_programs() {
     let rig = Rig::new();
     let all = rig.exits(&["export", "--gpu", "0"], 0).stdout;
     assert_snapshot!("runs_export_gpu", text(&all));
     assert_eq!(rig.exits(&["export", "--gpu", "GPU-8d3f"], 0).stdout, all);
-    assert_eq!(rig.exits(&["export", "--from", "2026-11-17"], 0).stdout, all, "there is one card");
+    assert_eq!(rig.exits(&["export", "--from", "2026-11-17"], 0).stdout, all, "there is one GPU");
     let newest = rig.exits(&["export", "--gpu=0", "--from=2026-11-18T00:00Z"], 0).stdout;
     assert_eq!(text(&newest).lines().count(), 2);
     let none = rig.exits(&["export", "--gpu=0", "--to=2026-11-17Z"], 0).stdout;
@@ -274,7 +276,7 @@ fn a_cards_telemetry_for_other_programs() {
     let steps: Vec<i64> =
         json["parts"].as_array().expect("parts").iter().filter_map(|part| part["step_ms"].as_i64()).collect();
     assert_eq!(steps, [60_000, 100]);
-    assert_eq!(json["parts"][0]["series"][2]["mean"][0], Value::Null, "no reading is no 0");
+    assert_eq!(json["parts"][0]["series"][2]["mean"][0], Value::Null, "a missing reading is not 0");
 }
 
 #[test]
@@ -317,9 +319,9 @@ fn what_cannot_be_used_is_said() {
     for (args, status, said) in [
         (&["show"][..], 2, "runs show needs ID"),
         (&["backup"], 2, "runs backup needs FILE"),
-        (&["export"], 2, "runs export needs ID, or --gpu CARD"),
-        (&["export", "3f2a", "--gpu", "0"], 2, "runs export takes a run or a card's telemetry, not both"),
-        (&["export", "3f2a", "--format", "xml"], 2, "--format: \"xml\" is none of csv, json"),
+        (&["export"], 2, "runs export needs ID, or --gpu GPU"),
+        (&["export", "3f2a", "--gpu", "0"], 2, "runs export takes a run or a GPU's telemetry, not both"),
+        (&["export", "3f2a", "--format", "xml"], 2, "--format: \"xml\" is not one of csv, json"),
         (
             &["export", "--from", "yesterday"],
             2,
@@ -330,26 +332,22 @@ fn what_cannot_be_used_is_said() {
             2,
             "--from has to be before --to: a time ago is the further back, the greater it is",
         ),
-        (&["export", "--readings", "all"], 2, "--readings: \"all\" is none of fast, slow, host"),
+        (&["export", "--readings", "all"], 2, "--readings: \"all\" is not one of fast, slow, host"),
         (&["export", "--readings", "host", "--gpu", "0"], 2, "--readings host are the machine's, and take no --gpu"),
         (&["list", "x"], 2, "runs list takes no \"x\""),
         (
             &["list", "--status=ended"],
             2,
-            "--status: \"ended\" is none of queued, running, stalled, done, stopped, failed, lost",
+            "--status: \"ended\" is not one of queued, running, stalled, done, stopped, failed, lost",
         ),
         (&["list", "--limit=0"], 2, "--limit: \"0\" is not a number of runs, 1 or more"),
         (&["--data-dir="], 2, "--data-dir: a folder has a name"),
         (&["shwo"], 2, "runs has no command \"shwo\""),
-        (&["delete", "a", "b"], 2, "runs delete takes no \"b\""),
+        (&["delete"], 2, "runs delete needs ID, --status or --older-than"),
         (&["show", "a", "--out=b"], 2, "runs show has no option --out"),
         (&["show", "3f2"], 1, &format!("several runs are called 3f2, or their numbers begin so: {DONE}, {OOM}")),
         (&["show", "x"], 1, "there is no run x"),
-        (
-            &["export", "--gpu", "7"],
-            1,
-            &format!("history has no card \"7\"; it has 0: NVIDIA GeForce RTX 4070 ({GPU})"),
-        ),
+        (&["export", "--gpu", "7"], 1, &format!("history has no GPU \"7\"; it has 0: NVIDIA GeForce RTX 4070 ({GPU})")),
     ] {
         let stderr = rig.refused(args, status);
         assert_eq!(stderr.lines().next(), Some(&*format!("headroom: {said}")), "{args:?}");
@@ -366,7 +364,7 @@ fn a_folder_where_nothing_was_kept() {
     assert_eq!(rig.json(&["--json", "--data-dir", folder])["runs"], Value::Array(vec![]));
     let nothing = rig.refused(&["backup", "copy", "--data-dir", folder], 1);
     assert_eq!(nothing, "headroom: nothing was kept in this folder yet\n");
-    assert_eq!(fs::read_dir(empty.path()).expect("the folder").count(), 0, "asking begins no file");
+    assert_eq!(fs::read_dir(empty.path()).expect("the folder").count(), 0, "reading creates no file");
 }
 
 #[test]
@@ -379,7 +377,7 @@ fn a_folder_that_is_not_there_is_not_made() {
         let expected = format!("headroom: there is no history in {folder}: there is no such folder\n");
         assert!(said.starts_with(&expected), "{said}");
     }
-    assert!(!missing.exists() && !rig.folder.path().join("typed").exists(), "asking makes no folder");
+    assert!(!missing.exists() && !rig.folder.path().join("typed").exists(), "reading creates no folder");
 }
 
 #[test]
@@ -390,9 +388,9 @@ fn a_run_is_named_by_its_name_too() {
 }
 
 #[test]
-fn what_is_read_once_a_second_is_exported_by_its_group() {
+fn slow_readings_are_exported_by_group() {
     let rig = Rig::new();
-    // The first question brings the file forward.
+    // The first command migrates the file.
     rig.exits(&[], 0);
     let connection = Connection::open(rig.path("history.sqlite")).expect("the file");
     let slow = format!("INSERT INTO slow_samples VALUES ({START_MS}, 1, 38, 1500000, 0, 12.5, NULL, 3)");
@@ -430,18 +428,18 @@ fn a_history_of_a_later_version_is_left_alone() {
     assert!(fs::read(rig.path("history.sqlite")).expect("the file") == before, "it was changed");
 }
 
-/// The first line of a program's standard error that says something.
+/// Returns the first line of a program's standard error that contains `words`.
 fn said(stderr: impl Read + Send + 'static, words: &'static str) -> String {
-    let (told, heard) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
         for line in BufReader::new(stderr).lines().map_while(Result::ok) {
-            let _ = told.send(line);
+            let _ = sender.send(line);
         }
     });
     let start = Instant::now();
     loop {
         let left = PATIENCE.saturating_sub(start.elapsed());
-        let line = heard.recv_timeout(left).unwrap_or_else(|_| panic!("nobody says {words:?}"));
+        let line = receiver.recv_timeout(left).unwrap_or_else(|_| panic!("no line contains {words:?}"));
         if line.contains(words) {
             return line;
         }
@@ -449,9 +447,9 @@ fn said(stderr: impl Read + Send + 'static, words: &'static str) -> String {
 }
 
 #[test]
-fn a_damaged_history_is_said_where_one_looks_and_what_can_be_read_stays() {
+fn damaged_history_is_reported_and_readable_rows_stay() {
     let rig = Rig::new();
-    // The first question brings the file forward, which reads the tables of samples.
+    // The first command migrates the file, which reads the tables of samples.
     rig.exits(&[], 0);
     let path = rig.folder.path().join("history.sqlite");
     let connection = Connection::open(&path).expect("the file");
@@ -478,8 +476,9 @@ fn a_damaged_history_is_said_where_one_looks_and_what_can_be_read_stays() {
     let line = said(serve.stderr.take().expect("piped"), "was damaged");
     serve.kill().expect("it is there");
     serve.wait().expect("it ends");
-    let name = line.rsplit(' ').next().expect("a name");
-    assert!(name.starts_with("history.damaged-") && rig.folder.path().join(name).exists(), "{line}");
+    let mut words = line.split([' ', ';']);
+    let name = words.find(|word| word.starts_with("history.damaged-")).expect("a name");
+    assert!(rig.folder.path().join(name).exists(), "{line}");
     let listed = rig.exits(&["--json"], 0);
     let runs: Value = serde_json::from_slice(&listed.stdout).expect("JSON");
     assert_eq!(runs["runs"].as_array().map(Vec::len), Some(3), "{runs}");
@@ -488,7 +487,7 @@ fn a_damaged_history_is_said_where_one_looks_and_what_can_be_read_stays() {
         assert!(note.contains(part), "{part}: {note}");
     }
     let shown = rig.exits(&["show", DONE], 0);
-    assert!(text(&shown.stdout).contains("0.12 €"), "by the price that was set: {}", text(&shown.stdout));
+    assert!(text(&shown.stdout).contains("0.12 €"), "at the configured price: {}", text(&shown.stdout));
     let exported = rig.exits(&["export", DONE], 0);
     assert!(text(&exported.stdout).contains("iteration,1794960000400,10,"), "{}", text(&exported.stdout));
     assert!(text(&exported.stderr).contains(name));

@@ -1,4 +1,4 @@
-//! What a person at a terminal sees: colour, and a width that is the terminal's. On a pseudo-terminal, as Linux has it.
+//! Output at a terminal: colour, and the terminal's width. The tests use Linux's pseudo-terminals.
 #![cfg(target_os = "linux")]
 
 use std::{
@@ -16,10 +16,10 @@ use rustix::{
 
 const PLAN: [&str; 4] = ["plan", "config/train_gpt2.py", "--batch_size=64", "--compile=False"];
 
-/// What headroom writes to a terminal of that width, with these variables besides.
+/// Returns the output at a terminal of this width, with additional variables.
 fn on_terminal(columns: u16, variables: &[(&str, &str)]) -> String {
     let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a pseudo-terminal");
-    grantpt(&terminal).expect("its other end is ours");
+    grantpt(&terminal).expect("this process holds its other end");
     unlockpt(&terminal).expect("and open");
     let size = Winsize { ws_row: 40, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
     tcsetwinsize(&terminal, size).expect("a width");
@@ -30,7 +30,7 @@ fn on_terminal(columns: u16, variables: &[(&str, &str)]) -> String {
     command.env_remove("COLUMNS").env_remove("NO_COLOR").env("TERM", "xterm").env("LC_ALL", "C.UTF-8");
     command.envs(variables.iter().copied()).stdin(Stdio::null()).stdout(screen).stderr(Stdio::null());
     let mut child = command.spawn().expect("headroom runs");
-    // The command holds the screen too, and a terminal ends when nobody does.
+    // The command holds the screen's end open, and a terminal ends only when no process does.
     drop(command);
     let mut shown = Vec::new();
     // The end of a pseudo-terminal reads as an error.
@@ -57,7 +57,7 @@ fn colour_can_be_declined() {
         let shown = on_terminal(100, &[variable]);
         assert!(shown.starts_with("Does not fit on RTX 4070") && !shown.contains('\x1b'), "{variable:?}: {shown}");
     }
-    assert!(on_terminal(100, &[("NO_COLOR", "")]).contains('\x1b'), "an empty variable is none");
+    assert!(on_terminal(100, &[("NO_COLOR", "")]).contains('\x1b'), "an empty variable counts as unset");
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! `docs/headroom.service` against what it is for: it starts a command that there is, in the place that the documents
-//! name, and takes away what they say it does.
+//! Tests of `docs/headroom.service`. It starts an existing command, in the directory that the documents name, with the
+//! restrictions that they describe.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -8,7 +8,7 @@ use std::{
     process::Command,
 };
 
-/// Directives that have to be there as they are, or the page of the rig and the unit's own comments are wrong.
+/// Directives that the rig's documentation and the unit's own comments promise.
 const HARDENED: &[(&str, &str)] = &[
     ("NoNewPrivileges", "yes"),
     ("CapabilityBoundingSet", ""),
@@ -30,7 +30,7 @@ const HARDENED: &[(&str, &str)] = &[
     ("User", "%i"),
 ];
 
-/// What would take away what telemetry reads.
+/// Directives that would hide data from telemetry.
 const NEVER: &[&str] =
     &["ProtectProc", "ProcSubset", "PrivateUsers", "PrivateDevices", "PrivateNetwork", "DynamicUser"];
 
@@ -39,17 +39,17 @@ fn unit() -> String {
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Each directive with its values, in order.
+/// Returns each directive with its values, in order.
 fn directives(unit: &str) -> BTreeMap<&str, Vec<&str>> {
     let mut directives: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for line in unit.lines().filter(|line| !line.is_empty() && !line.starts_with(['#', '['])) {
-        let (name, value) = line.split_once('=').unwrap_or_else(|| panic!("{line:?} is no directive"));
+        let (name, value) = line.split_once('=').unwrap_or_else(|| panic!("{line:?} is not a directive"));
         directives.entry(name).or_default().push(value);
     }
     directives
 }
 
-/// What is wrong with it.
+/// Returns the unit's errors.
 fn findings(unit: &str, help: &str) -> Vec<String> {
     let directives = directives(unit);
     let mut findings = Vec::new();

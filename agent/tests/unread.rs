@@ -1,4 +1,5 @@
-//! Configs that are not on disk, values that cannot be read, and the largest batch: one answer wherever a person starts.
+//! Configs that are not on disk, values that cannot be read, and the largest batch. Every entry point gives the same
+//! answer.
 
 use std::{
     path::Path,
@@ -7,7 +8,7 @@ use std::{
 
 use serde_json::Value;
 
-/// In an empty folder, where no config lies.
+/// Runs the program in an empty directory, which has no config.
 fn headroom(args: &[&str]) -> Output {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("unread");
     std::fs::create_dir_all(&folder).expect("a writable folder");
@@ -52,7 +53,7 @@ fn a_file_that_exists_always_wins() {
 }
 
 #[test]
-fn what_cannot_be_read_has_no_plan() {
+fn unreadable_config_has_no_plan() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("unread_values");
     std::fs::create_dir_all(&folder).expect("a writable folder");
     for (name, config, said) in [
@@ -60,6 +61,9 @@ fn what_cannot_be_read_has_no_plan() {
         ("maybe.py", "compile = maybe\n", "maybe.py:1:11: compile cannot be read"),
         ("prose.py", "124M on a toaster\n", "no nanoGPT settings were found"),
         ("other.py", "exec(open('missing.py').read())\n", "missing.py was not read"),
+        ("star.py", "from base import *\nbatch_size = 8\n", "base.py was not read"),
+        ("exec.py", "batch_size = 8\nexec(open(path).read())\n", "`exec(open(path).read())` may change any setting"),
+        ("globals.py", "batch_size = 8\nglobals().update(cfg)\n", "globals.py:2:1: `globals().update(cfg)` may change"),
     ] {
         let path = folder.join(name);
         std::fs::write(&path, config).expect("a writable folder");
@@ -73,18 +77,115 @@ fn what_cannot_be_read_has_no_plan() {
 }
 
 #[test]
-fn the_largest_batch_size_is_the_same_from_any_start() {
-    let of = |batch_size: u32| {
-        let plan = json(&["plan", &format!("--batch_size={batch_size}"), "--gpu=RTX 4070", "--json"]);
-        plan["batch_size"].clone()
-    };
-    assert_eq!(of(12), serde_json::json!({ "largest": 12, "may_fit": [13, 15] }));
-    for start in [1, 13, 15, 64] {
-        assert_eq!(of(start), of(12), "from {start}");
+fn run_that_stops_has_no_plan() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("unread_stops");
+    std::fs::create_dir_all(&folder).expect("a writable folder");
+    for (config, said) in [
+        ("n_layer = 12.0\n", "stops.py:1:11: n_layer is the float 12.0, and nanoGPT needs an int"),
+        ("batch_size = 12.0\n", "stops.py:1:14: batch_size is the float 12.0, and nanoGPT needs an int"),
+        ("batch_size = 4\nn_layer = = 6\n", "stops.py:2:11: `=` is not expected here"),
+        ("batch_size = -3\n", "stops.py:1:14: batch_size is -3; it must be from 1 to 1099511627776"),
+        ("batch_size = 0\n", "stops.py:1:14: batch_size is 0; it must be from 1 to 1099511627776"),
+    ] {
+        let path = folder.join("stops.py");
+        std::fs::write(&path, config).expect("a writable folder");
+        for command in [&["plan"][..], &["plan", "--json"], &["plan", "--link"], &["train"], &["train", "--plan"]] {
+            let output = headroom(&[command, &[path.to_str().expect("a name")]].concat());
+            assert_eq!(output.status.code(), Some(2), "{command:?} {config}: {}", text(&output.stdout));
+            assert!(output.stdout.is_empty() && text(&output.stderr).contains(said), "{}", text(&output.stderr));
+        }
     }
-    let output = headroom(&["plan", "--batch_size=64", "--gpu=RTX 4070"]);
+    for argument in ["--foo=1", "--n_layer=12.0", "--dropout=0", "--batch_size=-3"] {
+        let output = headroom(&["plan", argument]);
+        assert_eq!(output.status.code(), Some(2), "{argument}: {}", text(&output.stdout));
+        assert!(output.stdout.is_empty() && text(&output.stderr).starts_with(argument), "{}", text(&output.stderr));
+    }
+    // A variable that nanoGPT does not know is harmless in a config, and so is a later value.
+    let path = folder.join("runs.py");
+    std::fs::write(&path, "mine = 3\nbatch_size = get()\nbatch_size = 4\nmax_iters = 6e5\n")
+        .expect("a writable folder");
+    let output = headroom(&["plan", path.to_str().expect("a name"), "--gpu=L4"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+}
+
+#[test]
+fn training_refuses_a_value_that_it_cannot_read() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("unread_training");
+    std::fs::create_dir_all(&folder).expect("a writable folder");
+    let path = folder.join("rate.py");
+    let unknown = |key: &str| format!("headroom: cannot start the run: the value of {key} is unknown\n");
+    for (config, said) in [
+        ("learning_rate = 'x'\n", "rate.py:1:17: learning_rate is 'x', but it has to be a number".to_owned()),
+        ("learning_rate = get()\n", unknown("learning_rate")),
+        ("from mine import rate\nseed = rate\nmax_iters = rate\n", unknown("max_iters, seed")),
+    ] {
+        std::fs::write(&path, config).expect("a writable folder");
+        let output = headroom(&["train", path.to_str().expect("a name")]);
+        assert_eq!(output.status.code(), Some(2), "{config}: {}", text(&output.stdout));
+        assert!(text(&output.stderr).contains(&said), "{config}: {}", text(&output.stderr));
+    }
+    // The logger does not change what is trained, and a later value replaces an unknown one.
+    std::fs::write(&path, "wandb_project = pick()\nbatch_size = pick()\nbatch_size = 2\n").expect("a writable folder");
+    let output = headroom(&["train", "--plan", path.to_str().expect("a name"), "--device=cpu"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+}
+
+#[test]
+fn yaml_is_refused_and_json_is_read() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("unread_formats");
+    std::fs::create_dir_all(&folder).expect("a writable folder");
+    let path = |name: &str| folder.join(name).to_str().expect("a name").to_owned();
+    std::fs::write(path("run.yaml"), "model:\n  n_layer: 6\nbatch_size: 8\n").expect("a writable folder");
+    for command in ["plan", "train"] {
+        let output = headroom(&[command, &path("run.yaml")]);
+        assert_eq!(output.status.code(), Some(2), "{command}: {}", text(&output.stderr));
+        let said = "this is YAML; write each setting as key = value\n";
+        assert!(text(&output.stderr).ends_with(said), "{}", text(&output.stderr));
+    }
+    let plan = json(&["plan", "--batch_size=3", "--gpu=L4", "--json"]);
+    std::fs::write(path("plan.json"), plan.to_string()).expect("a writable folder");
+    let again = json(&["plan", &path("plan.json"), "--json"]);
+    assert_eq!((&again["config"]["batch_size"], &again["device"]["name"]), (&Value::from(3), &plan["device"]["name"]));
+    std::fs::write(path("llama.json"), "{\"model_type\": \"llama\"}").expect("a writable folder");
+    let output = headroom(&["plan", &path("llama.json")]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("this is a llama config; Headroom plans nanoGPT models"));
+}
+
+/// nanoGPT ignores `vocab_size` in a config, so the plan names the vocabulary that it assumes.
+#[test]
+fn given_vocabulary_is_named_in_every_answer() {
+    let output = headroom(&["plan", "--vocab_size=65", "--batch_size=4", "--gpu=RTX 4070"]);
     let said = text(&output.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
-    let largest = "The largest batch_size that fits, all else unchanged: 12. 13, 15 may fit: the estimate leaves less than it \
-                   can be off by. 14 fails where 15 fits by 13 MiB: fragmentation.";
-    assert!(said.contains(largest), "{said}");
+    assert!(said.starts_with("Fits on RTX 4070 with a vocabulary of 65: "), "{said}");
+    assert!(said.contains("You still have to The plan assumes a vocabulary of 65. nanoGPT ignores"), "{said}");
+    assert_eq!(json(&["plan", "--vocab_size=65", "--json"])["needs"]["vocab_size"], 65);
+    for args in
+        [&["--vocab_size=50304"][..], &["config/train_shakespeare_char.py"], &["--init_from=gpt2", "--vocab_size=65"]]
+    {
+        let plan = json(&[&["plan", "--json"], args].concat());
+        assert_eq!(plan["needs"]["vocab_size"], Value::Null, "{args:?}");
+    }
+}
+
+#[test]
+fn unknown_pytorch_is_named_with_the_rules_that_are_used() {
+    let output = headroom(&["plan", "--torch=9.9", "--json"]);
+    let said = "--torch: PyTorch 9.9 is not known to this version of Headroom; the rules of 2.11 are used";
+    assert!(text(&output.stderr).contains(said), "{}", text(&output.stderr));
+}
+
+#[test]
+fn the_largest_batch_size_is_the_same_from_any_start() {
+    let largest = "The largest batch_size that fits, all else unchanged: 12. It may also fit with 13, 15: the estimate \
+                   leaves less memory than its error. 14 fails where 15 fits by 13 MiB: fragmentation.";
+    for start in [1, 13, 15, 64] {
+        let output = headroom(&["plan", &format!("--batch_size={start}"), "--gpu=RTX 4070"]);
+        let said = text(&output.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(said.contains(largest), "from {start}: {said}");
+    }
+    for start in [1, 12, 13, 15, 64] {
+        let plan = json(&["plan", &format!("--batch_size={start}"), "--gpu=RTX 4070", "--json"]);
+        assert_eq!(plan["batch_size"], serde_json::json!({ "largest": 12, "may_fit": [13, 15] }), "from {start}");
+    }
 }

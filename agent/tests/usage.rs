@@ -1,5 +1,5 @@
-//! How people come to the command line: with mistakes, habits of other programs, their own shell, and scripts that look at
-//! the exit status. The real binary.
+//! Tests of common usage of the command line: mistakes, habits from other programs, shells, and scripts that check the
+//! exit status. They use the real binary.
 
 use std::{
     fs,
@@ -9,7 +9,7 @@ use std::{
 
 use serde_json::Value;
 
-/// In this folder, where `config` lies; history goes to `data`.
+/// Returns a command in this directory, which contains `config`. The history is in `data`.
 fn headroom_in(data: &Path, args: &[&str]) -> Command {
     let mut command =
         Command::new(std::env::var_os("HEADROOM_BIN").unwrap_or_else(|| env!("CARGO_BIN_EXE_headroom").into()));
@@ -30,7 +30,7 @@ fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).expect("text")
 }
 
-/// Checks the status and gives standard error.
+/// Checks the exit status and returns standard error.
 #[track_caller]
 fn exits(args: &[&str], status: i32) -> String {
     let output = run(args);
@@ -53,12 +53,22 @@ fn a_mistaken_word_gets_the_one_that_was_meant() {
         (&["frobnicate"], "`headroom --help` lists the commands"),
         (&["runs", "lst"], "did you mean `headroom runs list`?"),
         (&["runs", "3f2a"], "did you mean `headroom runs show 3f2a`?"),
-        (&["token", "ad", "x"], "did you mean `headroom token add`?"),
+        (&["runs", "shwo", "12"], "did you mean `headroom runs show 12`?"),
+        (&["runs", "12", "13"], "`headroom runs --help` lists its commands"),
+        (&["rnus", "list", "--json"], "did you mean `headroom runs list --json`?"),
+        (&["plann", "my config.py"], "did you mean `headroom plan`?"),
+        (&["token", "ad", "x"], "did you mean `headroom token add x`?"),
+        (&["serve", "--prot", "9"], "did you mean --listen 127.0.0.1:9?"),
+        (&["serve", "--prot=9"], "did you mean --listen 127.0.0.1:9?"),
         (&["data", "prepares"], "did you mean `headroom data prepare`?"),
         (&["serve", "--port", "9000"], "did you mean --listen 127.0.0.1:9000?"),
         (&["serve", "--port=9000"], "did you mean --listen 127.0.0.1:9000?"),
         (&["serve", "-p", "9000"], "did you mean --listen 127.0.0.1:9000?"),
         (&["serve", "--port"], "did you mean --listen 127.0.0.1:PORT?"),
+        (&["plan", "--port", "9"], "did you mean `headroom serve --listen 127.0.0.1:9`?"),
+        (&["doctor", "--checkpoint=x"], "did you mean `headroom sample --ckpt x` or `headroom export --ckpt x`?"),
+        (&["runs", "--stauts", "failed"], "did you mean --status?"),
+        (&["runs", "--json", "3f2a"], "did you mean `headroom runs show 3f2a`?"),
         (&["serve", "--retry-with-fix"], "--retry-with-fix is an option of `headroom watch`"),
         (
             &["bench", "--gpu", "RTX 4070"],
@@ -84,6 +94,22 @@ fn a_mistaken_word_gets_the_one_that_was_meant() {
         ),
         (&["token", "list", "--scope=view"], "--scope is an option of `headroom token add` and `headroom token pair`"),
         (&["doctor", "--frobnicate"], "`headroom doctor --help` lists what it takes"),
+        (&["plan", "--hlep"], "did you mean --help?"),
+        (&["train", "--hlep"], "did you mean --help?"),
+        (&["plan", "--port=9"], "did you mean `headroom serve --listen 127.0.0.1:9`?"),
+        (&["train", "--port=9"], "did you mean `headroom serve --listen 127.0.0.1:9`?"),
+        (&["plan", "--listen=127.0.0.1:9"], "--listen is an option of `headroom serve`"),
+        (&["train", "--listen=127.0.0.1:9"], "--listen is an option of `headroom serve`"),
+        (&["plan", "--prompt=x"], "--prompt is an option of `headroom sample`"),
+        (&["train", "--prompt=x"], "--prompt is an option of `headroom sample`"),
+        (&["plan", "--attention=flsh"], "did you mean --attention flash?"),
+        (&["plan", "--optimizer", "adamw8bit"], "did you mean --optimizer adamw-8bit?"),
+        (&["train", "--recompute=atention"], "did you mean --recompute attention?"),
+        (&["train", "--on-save-error=stpo"], "did you mean --on-save-error stop?"),
+        (&["export", "--format=nanogtp"], "did you mean --format nanogpt?"),
+        (&["runs", "export", "3f", "--format=jsn"], "did you mean --format json?"),
+        (&["plan", "--color=allways"], "did you mean --color always?"),
+        (&["token", "add", "x", "--scope=veiw"], "did you mean --scope view?"),
     ] {
         let stderr = exits(args, 2);
         assert!(stderr.ends_with(&format!("\nhint: {hint}\n")), "{args:?}\n{stderr}");
@@ -93,7 +119,69 @@ fn a_mistaken_word_gets_the_one_that_was_meant() {
 }
 
 #[test]
-fn a_setting_may_stand_apart_from_its_value() {
+fn memory_for_a_name_lists_the_gpus_that_have_it() {
+    for (typed, gpus) in [("12GB", &["RTX 3060 12GB", "RTX 4070"][..]), ("24", &["RTX 4090", "RTX 3090"])] {
+        let stderr = exits(&["plan", "--gpu", typed], 2);
+        assert!(stderr.starts_with(&format!("headroom: --gpu: \"{typed}\" is an amount of memory")), "{stderr}");
+        assert!(gpus.iter().all(|gpu| stderr.contains(gpu)), "{stderr}");
+        assert!(stderr.contains(&format!("`headroom gpus {typed}` lists them")), "{stderr}");
+        assert_eq!(run(&["gpus", typed]).status.code(), Some(0));
+    }
+    assert!(!exits(&["plan", "--gpu", "4071"], 2).contains("an amount of memory"));
+}
+
+#[test]
+fn missing_config_gets_the_stock_config_of_its_name() {
+    for (given, hint) in [
+        ("train_gpt2", "did you mean config/train_gpt2.py?"),
+        ("config/train_gtp2.py", "did you mean config/train_gpt2.py?"),
+        ("eval_gpt2_xl", "did you mean config/eval_gpt2_xl.py?"),
+        ("mine.py", "paths start from the folder you are in; a setting is written --key=value"),
+        ("python", "give the arguments of train.py alone, as in `headroom plan CONFIG.py --batch_size=8`"),
+    ] {
+        let stderr = exits(&["plan", given], 3);
+        assert!(stderr.ends_with(&format!("\nhint: {hint}\n")), "{stderr}");
+    }
+}
+
+#[test]
+fn gpus_lists_the_matches_of_a_search() {
+    let names = |args: &[&str]| -> Vec<String> {
+        let output = run(&[&["gpus", "--json"], args].concat());
+        assert_eq!(output.status.code(), Some(0), "{args:?}\n{}", text(&output.stderr));
+        let json: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        let gpus = json["gpus"].as_array().expect("a list");
+        gpus.iter().map(|gpu| gpu["name"].as_str().expect("text").to_owned()).collect()
+    };
+    let found = names(&["4070ti"]);
+    assert!(found.len() > 1 && found.iter().all(|name| name.contains("4070 Ti")), "{found:?}");
+    for other in [&["4070 Ti"][..], &["4070", "TI"], &["ti", "rtx4070"]] {
+        assert_eq!(names(other), found, "{other:?}");
+    }
+    assert!(names(&["24GB", "laptop"]).iter().all(|name| name.contains("Laptop")));
+    assert!(names(&[]).len() > 100);
+    let table = run(&["gpus", "4070ti"]);
+    assert_eq!(text(&table.stdout).lines().count(), 1 + found.len());
+    let stderr = exits(&["gpus", "RTX 4071"], 1);
+    assert!(
+        stderr.starts_with("headroom: no GPU matches \"RTX 4071\"\n\nhint: did you mean GeForce RTX 4070"),
+        "{stderr}"
+    );
+}
+
+#[test]
+fn hint_of_a_setting_without_a_value_agrees_with_the_help() {
+    for args in [&["plan", "--batch_size"][..], &["train", "--device=cpu", "--batch_size", "--n_layer=2"]] {
+        let stderr = exits(args, 2);
+        assert!(stderr.contains("give the setting a value, as in --key=value"), "{stderr}");
+    }
+    for command in ["plan", "train"] {
+        assert!(text(&run(&[command, "--help"]).stdout).contains("--key value"), "{command}");
+    }
+}
+
+#[test]
+fn setting_and_value_may_be_two_arguments() {
     let config = |args: &[&str]| {
         let output = run(&[&["plan", "--json", "--gpu=L4"], args].concat());
         let json: Value = serde_json::from_slice(&output.stdout)
@@ -108,7 +196,7 @@ fn a_setting_may_stand_apart_from_its_value() {
         config(&["config/train_gpt2.py", "--dataset", "shakespeare_char", "--dtype", "float16", "--batch_size", "5"]);
     assert_eq!((&words["dtype"], &words["batch_size"]), (&"float16".into(), &5.into()));
     assert_eq!(words["vocab_size"], 65);
-    // Ours take both too, in every command.
+    // Headroom's own options take both forms too, in every command.
     for gpu in [&["--gpu", "L4"][..], &["--gpu=L4"]] {
         assert_eq!(
             run(&[&["plan", "--json", "--compile=False", "--batch_size=1"], gpu].concat()).status.code(),
@@ -124,14 +212,14 @@ fn a_config_file_is_never_a_settings_value() {
     let stderr = exits(&["plan", "--batch_size", "config/train_gpt2.py"], 2);
     assert!(stderr.contains("--batch_size"), "{stderr}");
     assert!(!stderr.contains("train_gpt2.py"), "{stderr}");
-    // What is no value of that type is refused as one, and is no file.
+    // An invalid value is reported as a value, and not as a missing file.
     let stderr = exits(&["plan", "--batch_size", "big"], 2);
     assert!(stderr.starts_with("--batch_size=big: "), "{stderr}");
     let stderr = exits(&["plan", "--batch_size", "-3"], 2);
     assert!(stderr.starts_with("--batch_size=-3: "), "{stderr}");
     let stderr = exits(&["plan", "--compile", "yes"], 2);
     assert!(stderr.starts_with("--compile=yes: "), "{stderr}");
-    // Behind `--` everything is a file.
+    // After `--` every word is a file.
     exits(&["plan", "--batch_size=1", "--", "--batch_size", "2"], 3);
 }
 
@@ -187,7 +275,7 @@ fn colour_is_as_it_is_asked_for() {
 }
 
 #[test]
-fn letters_stand_for_options() {
+fn short_options_work() {
     let folder = tempfile::tempdir().expect("a folder");
     let out = folder.path().join("pages");
     let out = out.to_str().expect("text");
@@ -229,7 +317,7 @@ fn every_command_has_help_with_usage_options_statuses_and_examples() {
     }
 }
 
-/// Every command and subcommand, by the lists that help prints.
+/// Returns every command and subcommand in the lists that `help` prints.
 fn commands() -> Vec<String> {
     let below = |words: &[&str]| -> Vec<String> {
         let output = run(&[&["help"], words].concat());
@@ -243,7 +331,8 @@ fn commands() -> Vec<String> {
     all.collect()
 }
 
-/// The rule: 3 where the system refuses a file, a folder, a port or the output; 1 for an answer of no; 2 for usage.
+/// The rule is 3 if the system refuses a file, directory, port or output, 1 for a negative answer, and 2 for a usage
+/// error.
 #[test]
 fn input_and_output_have_a_status_of_their_own() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -268,6 +357,7 @@ fn input_and_output_have_a_status_of_their_own() {
         (&["train", "--init_from=resume", "--out_dir", missing], 3),
         (&["train", "--batch_size=0"], 2),
         (&["serve", "--listen", &taken], 3),
+        (&["serve", "--train", missing, "--listen=127.0.0.1:0"], 3),
         (&["serve", "--data-dir", &below], 3),
         (&["serve", "--webhook=nowhere", "--listen=127.0.0.1:0"], 2),
         (&["token", "list", "--data-dir", &below], 3),

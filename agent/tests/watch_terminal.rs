@@ -1,5 +1,5 @@
-//! `headroom watch` at a terminal: the command has one too, and the keyboard's signals reach it. On a pseudo-terminal, as
-//! Linux has it, with a shell that controls its jobs.
+//! Tests of `headroom watch` at a terminal. The command has the terminal too, and receives the keyboard's signals. The
+//! tests use Linux's pseudo-terminals, and a shell with job control.
 #![cfg(target_os = "linux")]
 
 use std::{
@@ -9,17 +9,22 @@ use std::{
     os::fd::OwnedFd,
     path::Path,
     process::{Child, Command},
-    sync::mpsc::{Receiver, channel},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+        mpsc::{Receiver, channel},
+    },
     thread,
     time::{Duration, Instant},
 };
 
 use rustix::{
+    io::ioctl_fionbio,
     pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt},
     termios::{Winsize, tcsetwinsize},
 };
 
-/// What anything here takes at most, on a machine that is busy.
+/// Timeout for any step on a busy machine.
 const DEADLINE: Duration = Duration::from_secs(30);
 
 fn headroom() -> OsString {
@@ -30,22 +35,25 @@ fn headroom() -> OsString {
 struct Terminal {
     keyboard: File,
     shown: Receiver<Vec<u8>>,
-    /// Everything that was shown.
+    /// Everything shown so far.
     all: String,
-    /// How far it was looked at.
+    /// Length of the text that [`Self::wait`] has searched, in bytes.
     seen: usize,
     child: Child,
     history: tempfile::TempDir,
+    is_closed: Arc<AtomicBool>,
+    reader: Option<thread::JoinHandle<()>>,
 }
 
 const SIZE: Winsize = Winsize { ws_row: 40, ws_col: 90, ws_xpixel: 0, ws_ypixel: 0 };
 
 impl Terminal {
-    /// A shell with control of its jobs on a terminal of its own. `$W` is `headroom watch … --`.
+    /// Starts a shell with job control on a new terminal. `$W` is `headroom watch … --`.
     fn start(script: &str) -> Self {
-        let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY;
+        // Programs on the terminal must not hold its other end.
+        let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
         let terminal = openpt(flags).expect("a pseudo-terminal");
-        grantpt(&terminal).expect("its other end is ours");
+        grantpt(&terminal).expect("this process holds its other end");
         unlockpt(&terminal).expect("and open");
         tcsetwinsize(&terminal, SIZE).expect("a size");
         let screen: OwnedFd = ioctl_tiocgptpeer(&terminal, flags).expect("the other end");
@@ -58,20 +66,34 @@ impl Terminal {
         let child = command.stdin(stdin).stdout(stdout).stderr(screen).spawn().expect("setsid runs");
         drop(command);
         let keyboard = File::from(terminal);
-        let (mut reader, (send, shown)) = (keyboard.try_clone().expect("a copy"), channel());
-        thread::spawn(move || {
+        // The reader must notice that the terminal is to be closed.
+        ioctl_fionbio(&keyboard, true).expect("a mode");
+        let (mut from, (send, shown)) = (keyboard.try_clone().expect("a copy"), channel());
+        let is_closed = Arc::new(AtomicBool::new(false));
+        let stop = Arc::clone(&is_closed);
+        let reader = thread::spawn(move || {
             let mut piece = [0; 4096];
-            // The end of a terminal reads as an error.
-            while let Ok(n @ 1..) = reader.read(&mut piece) {
-                if send.send(piece[..n].to_vec()).is_err() {
-                    return;
+            while !stop.load(Ordering::Relaxed) {
+                match from.read(&mut piece) {
+                    Ok(n @ 1..) if send.send(piece[..n].to_vec()).is_ok() => {}
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => thread::sleep(Duration::from_millis(1)),
+                    // The end of a terminal reads as an error.
+                    _ => return,
                 }
             }
         });
-        Self { keyboard, shown, all: String::new(), seen: 0, child, history }
+        Self { keyboard, shown, all: String::new(), seen: 0, child, history, is_closed, reader: Some(reader) }
     }
 
-    /// Waits until a text is shown behind what was looked at.
+    /// Closes the terminal, as a window or an SSH connection does. Its programs continue.
+    fn close(&mut self) {
+        self.is_closed.store(true, Ordering::Relaxed);
+        self.reader.take().expect("it is open").join().expect("it ends");
+        let closed = File::open("/dev/null").expect("a file");
+        drop(std::mem::replace(&mut self.keyboard, closed));
+    }
+
+    /// Waits until the terminal shows a text after the last match.
     #[track_caller]
     fn wait(&mut self, text: &str) {
         let start = Instant::now();
@@ -91,7 +113,7 @@ impl Terminal {
         self.keyboard.write_all(keys).expect("it takes them");
     }
 
-    /// The whole of what was shown, when the shell has ended, and its status.
+    /// Waits for the shell to end. Returns all text shown and the exit status.
     fn end(mut self) -> (String, Option<i32>) {
         let status = self.child.wait().expect("it ends").code();
         while let Ok(bytes) = self.shown.recv_timeout(DEADLINE) {
@@ -136,7 +158,7 @@ fn only_what_is_a_terminal_is_one() {
 
 #[test]
 fn ctrl_c_reaches_the_command_once() {
-    // It starts no programs meanwhile, and takes its time to end: what is handed on would come to it once more.
+    // The command starts no program meanwhile and ends slowly. A forwarded signal would reach it a second time.
     let script = "$W sh -c 'trap \"echo got INT; sleep 0.3; kill \\$!; exit 5\" INT; \
                   sleep 60 > /dev/null 2>&1 & echo ready; while :; do wait; done'; echo \"status $?\"";
     let mut terminal = Terminal::start(script);
@@ -150,7 +172,8 @@ fn ctrl_c_reaches_the_command_once() {
     terminal.wait("status 131");
 }
 
-// The command starts no programs meanwhile: a shell that is stopped between fork and exec hangs with or without us.
+// The command starts no program meanwhile. A shell that is stopped between fork and exec hangs with or without
+// `headroom watch`.
 #[test]
 fn ctrl_z_gives_the_shell_back_and_fg_goes_on() {
     let script = "$W sh -c 'trap \"echo going on\" CONT; trap \"exit 6\" INT; \
@@ -159,7 +182,7 @@ fn ctrl_z_gives_the_shell_back_and_fg_goes_on() {
     let mut terminal = Terminal::start(script);
     terminal.wait("ready");
     terminal.press(CTRL_Z);
-    // The number of a signal that stops, behind 128, as a shell has it.
+    // A shell's status is 128 plus the number of the stop signal.
     terminal.wait("back 14");
     terminal.wait("going on");
     terminal.press(CTRL_C);
@@ -167,8 +190,8 @@ fn ctrl_z_gives_the_shell_back_and_fg_goes_on() {
 }
 
 #[test]
-fn where_nobody_could_continue_it_nothing_stops() {
-    // The whole session is one group, which the system does not stop from the keyboard.
+fn ctrl_z_is_ignored_without_job_control() {
+    // The whole session is one process group, which the system does not stop from the keyboard.
     let script = "set +m; exec $W sh -c 'echo ready; read line; echo \"got $line\"'";
     let mut terminal = Terminal::start(script);
     terminal.wait("ready");
@@ -196,12 +219,39 @@ fn a_hang_up_ends_the_command() {
     let pid = terminal.all[..terminal.seen - 1].rsplit(' ').next().expect("a number").to_owned();
     let lives = || Path::new("/proc").join(&pid).exists();
     assert!(lives());
-    // As the terminal's end does, which the test's own side holds open.
-    let session = terminal.child.id().to_string();
-    assert!(Command::new("kill").args(["-HUP", &session]).status().expect("kill runs").success());
+    // The kernel signals only the leader of the session, which is `headroom watch`.
+    terminal.close();
     let start = Instant::now();
     while lives() {
-        assert!(start.elapsed() < DEADLINE, "it lives on");
+        assert!(start.elapsed() < DEADLINE, "it keeps running");
         thread::sleep(Duration::from_millis(5));
     }
+}
+
+#[test]
+fn a_run_outlives_a_closed_terminal_with_all_its_output() {
+    const LINES: usize = 5000;
+    let folder = tempfile::tempdir().expect("a folder");
+    let go = folder.path().join("go");
+    let script = format!(
+        "trap '' HUP; exec $W sh -c 'echo ready; until [ -e {} ]; do sleep 0.02; done; i=0; \
+         while [ $i -lt {LINES} ]; do echo \"iter $i: loss 4.0000, time 5.00ms, mfu 1.00%\"; i=$((i+1)); done; exit 4'",
+        go.display()
+    );
+    let mut terminal = Terminal::start(&script);
+    terminal.wait("ready");
+    terminal.close();
+    std::fs::write(&go, "").expect("a writable folder");
+    assert_eq!(terminal.child.wait().expect("it ends").code(), Some(4));
+    let runs = |words: &[&str]| {
+        let mut command = Command::new(headroom());
+        command.arg("runs").args(words).arg("--data-dir").arg(terminal.history.path());
+        let output = command.output().expect("headroom runs");
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).expect("text")
+    };
+    let listed: serde_json::Value = serde_json::from_str(&runs(&["list", "--json"])).expect("JSON");
+    let id = listed["runs"][0]["id"].as_str().expect("an id");
+    let csv = runs(&["export", id]);
+    assert_eq!(csv.lines().filter(|line| line.contains("iteration,")).count(), LINES, "{}", csv.len());
 }

@@ -1,24 +1,25 @@
-//! Any text as what somebody pasted to be planned: it is read, resolved and, where that is quick, planned; patching a key
-//! changes that key alone; and what is set survives a link.
+//! Fuzzes pasted text: it is read, resolved and, if that is fast, planned. Patching a key changes only that key, and
+//! the settings survive conversion to a link and back.
 #![no_main]
 
+use std::collections::BTreeSet;
+
 use headroom_fuzz::{MAX_PLAIN_BYTES, check_problems, is_quick, plain_values, value, value_like, values};
-use headroom_shared::{
+use headroom_planner::{
     advice::{Advice, advise},
     link::{MAX_LINK_BYTES, decode, encode},
     nanogpt::{Settings, Severity, Source, defaults::KEYS, from_pasted_text, patch, read},
     plan::plan,
     session::{Options, resolve_settings},
-    text,
     train_config::{Attention, CrossEntropy, Optimizer},
 };
 use libfuzzer_sys::fuzz_target;
 use serde_json::Value as Json;
 
-/// Findings there can be: each has its place in the code, and none is said in a loop.
+/// Maximum number of findings: each has its own place in the code, and none is added in a loop.
 const MAX_FINDINGS: usize = 32;
 
-/// Options that change with any edit of the text, so that the corpus stays plain text.
+/// Derives options from a hash of the text, so that the corpus stays plain text.
 fn options(number: u32) -> Options {
     let bit = |i: u32| number >> i & 1 == 1;
     Options {
@@ -38,7 +39,7 @@ fn file(text: &str) -> Settings {
     read(&[Source::File { name: "config.py".into(), text: text.into() }])
 }
 
-/// Whether each bracket and string is closed: a statement over two lines behind the text is then read as one.
+/// Returns whether every bracket and string is closed: a two-line statement after the text is then read as one.
 fn is_closed(text: &str) -> bool {
     let probed = file(&format!("{text}\nprobe_of_fuzz = (\n1)\n"));
     value(&probed, "probe_of_fuzz").as_deref() == Some("1")
@@ -47,17 +48,17 @@ fn is_closed(text: &str) -> bool {
 fn spans_lie_in_the_text(settings: &Settings, sources: &[Source]) {
     for (name, setting) in settings.values.iter().chain(settings.unknown.iter()) {
         let text = match &sources[setting.origin.source] {
-            Source::File { text, .. } | Source::Override { text } => text.as_str(),
+            Source::File { text, .. } | Source::Override { text } | Source::Printed { text } => text.as_str(),
             Source::Named { .. } => "",
         };
         let span = setting.origin.span;
-        assert!(text.get(span.start..span.end).is_some(), "{name}: {span:?} is off the text's characters");
+        assert!(text.get(span.start..span.end).is_some(), "{name}: {span:?} is not at character boundaries");
     }
 }
 
-/// A simulated run takes a thousand times as long as a text: one text in this many gets one.
+/// A simulation takes a thousand times as long as reading a text, so only one in this number of texts is simulated.
 const TEXTS_PER_PLAN: u32 = 4;
-/// And advice makes dozens of runs.
+/// Advice needs dozens of simulations.
 const TEXTS_PER_ADVICE: u32 = 32;
 
 fn a_plan_comes_of_it(settings: Settings, options: &Options, number: u32) {
@@ -65,7 +66,8 @@ fn a_plan_comes_of_it(settings: Settings, options: &Options, number: u32) {
     check_problems(&resolved.settings);
     assert!(resolved.findings.len() <= MAX_FINDINGS, "{:?}", resolved.findings);
     let refused = resolved.findings.iter().any(|finding| finding.severity == Severity::Error);
-    let refused = refused || !resolved.settings.is_complete();
+    let settings = &resolved.settings;
+    let refused = refused || !settings.is_complete() || settings.problems.first_stop().is_some();
     assert_eq!(resolved.request.is_none(), refused, "{:?}", resolved.findings);
     let Some(request) = resolved.request.filter(|request| is_quick(request) && number.is_multiple_of(TEXTS_PER_PLAN))
     else {
@@ -74,8 +76,9 @@ fn a_plan_comes_of_it(settings: Settings, options: &Options, number: u32) {
     let Ok(plan) = plan(request) else { return };
     let is_advised = number.is_multiple_of(TEXTS_PER_ADVICE);
     let advice = if is_advised { advise(&resolved.settings, options, &plan) } else { Advice::default() };
-    let json = serde_json::to_string(&plan.document(&resolved.config, &advice, text::english())).expect("a document");
-    let _: Json = serde_json::from_str(&json).expect("what is printed is JSON");
+    let json = serde_json::to_string(&plan.document(&resolved.config, &advice, headroom_languages::english()))
+        .expect("a document");
+    let _: Json = serde_json::from_str(&json).expect("the output is JSON");
 }
 
 fn a_patch_changes_one_key(text: &str, number: u32) {
@@ -92,25 +95,32 @@ fn a_patch_changes_one_key(text: &str, number: u32) {
 
 fn a_config_says_it(settings: &Settings) {
     let config = settings.to_config();
+    let read = file(&config);
+    let unreadable: BTreeSet<&str> = settings.unreadable().collect();
+    assert!(unreadable.is_subset(&read.unreadable().collect()), "{unreadable:?} stay unreadable in {config}");
     let mut expected = plain_values(settings);
-    // An argument may name what is no name in Python.
-    expected.retain(|name, _| value(&file(&format!("{name} = 1\n")), name).is_some());
-    assert_eq!(plain_values(&file(&config)), expected, "{config}");
+    // An unreadable key keeps its last readable value, which the config omits. The name of an argument may not be a
+    // Python name.
+    expected.retain(|name, _| {
+        !unreadable.contains(name.as_str()) && value(&file(&format!("{name} = 1\n")), name).is_some()
+    });
+    assert_eq!(plain_values(&read), expected, "{config}");
 }
 
 fn a_link_keeps_it(settings: &Settings, options: &Options) {
     let written = encode(settings, options);
     let link = decode(&written);
     if written.len() > MAX_LINK_BYTES {
-        assert!(!link.unknown.is_empty(), "a link that is not read is named");
+        assert!(!link.unknown.is_empty(), "an unread link is named");
         return;
     }
     assert_eq!(link.options, *options, "{written}");
-    // A collection may stand on several lines, and the longest arguments no config evaluates: a link names them.
+    // A collection may span several lines, and no config evaluates the longest arguments. A link reports them as
+    // unknown.
     let mut texts = settings.values.iter().map(|(_, setting)| setting.value.to_python_str());
     if texts.all(|text| text.is_some_and(|text| text.len() <= MAX_PLAIN_BYTES)) {
         assert_eq!(link.unknown, [""; 0], "{written}");
-        assert_eq!(encode(&read(&[link.source()]), options), written);
+        assert_eq!(encode(&link.settings(), options), written);
     }
 }
 

@@ -1,22 +1,24 @@
-//! Any text as a log with a message in it: it is read and diagnosed, and a known message in the midst of it is found with
-//! every figure, however its lines are prefixed and coloured.
+//! Fuzzes logs with an out-of-memory message: any text is read and diagnosed. A known message inside it is found with
+//! every figure, regardless of line prefixes and colours.
 #![no_main]
 
 use headroom_fuzz::is_quick;
-use headroom_shared::{
+use headroom_languages::{english, table};
+use headroom_planner::{
     nanogpt::from_pasted_text,
     oom::{Kind, Phase, Report, Size, diagnose, read},
     session::{Options, resolve},
-    text::{LANGUAGES, Table, english},
 };
+use headroom_text::{LANGUAGES, Table};
 use libfuzzer_sys::fuzz_target;
 use serde_json::Value as Json;
 use std::sync::LazyLock;
 
-static TABLES: LazyLock<Vec<Table>> = LazyLock::new(|| LANGUAGES.iter().map(Table::of).collect());
+static TABLES: LazyLock<Vec<&Table>> =
+    LazyLock::new(|| LANGUAGES.iter().map(|language| table(language.code)).collect());
 
-/// A run's end as PyTorch 2.5 and later print it. The traceback keeps what stands before it apart, the advice what
-/// stands behind.
+/// End of a run as printed by PyTorch 2.5 and later. The traceback separates the message from the preceding text, and
+/// the advice from the following text.
 const KNOWN: &str = "\
 Traceback (most recent call last):
   File \"/home/me/nanoGPT/train.py\", line 301, in <module>
@@ -32,11 +34,11 @@ memory is large try setting PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to 
 for Memory Management  (https://pytorch.org/docs/stable/notes/cuda.html#environment-variables)
 ";
 
-/// Keeps the text apart from the message: some statuses are told by the hundred characters behind them.
+/// Separates the text from the message: some statuses depend on the hundred characters after them.
 const RULE: &str =
     "----------------------------------------------------------------------------------------------------";
 
-/// What programs, terminals and forums put around each line.
+/// Prefixes and suffixes that programs, terminals and forums add to each line.
 const DECORATIONS: [(&str, &str); 6] = [
     ("", "\n"),
     ("[rank3]: ", "\n"),
@@ -46,7 +48,7 @@ const DECORATIONS: [(&str, &str); 6] = [
     ("[default3]:\u{1b}[1;31m", " \n"),
 ];
 
-/// Longest text of a message, with room for a character's end.
+/// Maximum length of a message's text, plus the bytes of a last character.
 const MAX_TEXT_BYTES: usize = 2_010;
 
 fn bounds_hold(text: &str, report: &Report) {
@@ -61,7 +63,7 @@ fn bounds_hold(text: &str, report: &Report) {
     }
 }
 
-/// Whether the run that a log prints of itself, if any, is simulated in milliseconds.
+/// Returns whether the run printed in the log, if any, is simulated in milliseconds.
 fn diagnosed_quickly(text: &str) -> bool {
     let pasted = from_pasted_text("log", text);
     resolve(&pasted.sources, &Options::default()).request.as_ref().is_none_or(is_quick)
@@ -71,11 +73,11 @@ fn figures_reach_the_json(text: &str, report: &Report) {
     let diagnosis = diagnose(text, &[], &Options::default(), false);
     assert_eq!(diagnosis.report, *report);
     let document = diagnosis.json(english());
-    // Whatever is put into a sentence, it comes out of it in every language.
+    // Any sentence can be formatted in every language.
     for table in &*TABLES {
         assert!(!table.say(&diagnosis.explanation.text).is_empty());
     }
-    let read_again: Json = serde_json::from_str(&document.to_string()).expect("what is printed is JSON");
+    let read_again: Json = serde_json::from_str(&document.to_string()).expect("the output is JSON");
     assert_eq!(read_again, document);
     let bytes = |size: Option<Size>| Json::from(size.map(|size| size.bytes));
     let message = report.first.as_ref();
@@ -91,7 +93,7 @@ fn figures_reach_the_json(text: &str, report: &Report) {
     assert!(document["explanation"].as_str().is_some_and(|words| message.is_none() || !words.is_empty()));
 }
 
-/// The known message between the text's two halves.
+/// Inserts the known message between the two halves of the text and searches for it.
 fn the_known_message_is_found(text: &str) {
     let (before, behind) = text.split_at(text.floor_char_boundary(text.len() / 2));
     let (prefix, line_end) = DECORATIONS[text.len() % DECORATIONS.len()];
@@ -102,7 +104,7 @@ fn the_known_message_is_found(text: &str) {
         return;
     }
     let (known, found) = (read(KNOWN).first.expect("a message"), report.first.expect("a message"));
-    let figures = |message: &headroom_shared::oom::Message| {
+    let figures = |message: &headroom_planner::oom::Message| {
         let held = [message.process, message.allocated, message.reserved, message.unallocated];
         ([message.requested, message.total, message.free], held, message.kind, message.era, message.gpu_index)
     };

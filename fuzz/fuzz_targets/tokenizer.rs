@@ -1,11 +1,11 @@
-//! Any bytes as `tokenizer.json`, as `vocab.json` and `merges.txt`, as changes to a good file, as merges and a text of a
-//! vocabulary, and as nanoGPT's `meta.pkl`: each is read or refused in few words, and what is encoded decodes to the same
-//! bytes.
+//! Fuzzes tokenizer files: any bytes as `tokenizer.json`, as `vocab.json` and `merges.txt`, as changes to a valid file,
+//! as merges with a text, and as nanoGPT's `meta.pkl`. Each input is parsed or rejected with a short message. Encoded
+//! text decodes to the same bytes.
 #![no_main]
 
 use std::sync::LazyLock;
 
-use headroom_shared::tokenizer::{
+use headroom_tokenizer::{
     CharTokenizer,
     bpe::{BpeError, ByteBpe, MAX_TOKENS, Part},
     meta::{Meta, MetaError},
@@ -13,14 +13,14 @@ use headroom_shared::tokenizer::{
 use libfuzzer_sys::fuzz_target;
 use serde_json::{Map, Value, json};
 
-/// The longest message: what comes from the file is shortened.
+/// Maximum length of a message: quotations from the file are shortened.
 const MAX_MESSAGE_BYTES: usize = 1_000;
-/// The longest token that merges make: each may double the one before.
+/// Maximum length of a merged token: each merge may double the length.
 const MAX_TOKEN_CHARS: usize = 64;
-/// Merges that a text is held against slow merging with.
+/// Maximum number of merges compared with the slow implementation.
 const MAX_MERGES: usize = 64;
 
-/// A good file to be changed.
+/// A valid file to modify.
 static GOOD: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let mut vocab: Map<String, Value> = alphabet().zip(0..).map(|(char, id)| (char.into(), json!(id))).collect();
     vocab.insert("he".to_owned(), json!(256));
@@ -34,15 +34,15 @@ static GOOD: LazyLock<Vec<u8>> = LazyLock::new(|| {
     file.to_string().into_bytes()
 });
 
-/// The same of a pickle.
+/// A valid pickle to modify.
 static PICKLED: LazyLock<Vec<u8>> = LazyLock::new(|| Meta::of_chars(&CharTokenizer::of_text("héllo\n 世")));
 
-/// The characters that stand for bytes, in another order than the bytes.
+/// The characters that represent bytes, in another order than the bytes.
 fn alphabet() -> impl Iterator<Item = char> {
     ('!'..='~').chain('¡'..='¬').chain('®'..='ÿ').chain('\u{100}'..='\u{143}')
 }
 
-fn is_told_briefly(error: &BpeError) {
+fn is_brief_message(error: &BpeError) {
     let message = error.to_string();
     assert!(message.len() <= MAX_MESSAGE_BYTES, "{} bytes", message.len());
     assert!(!message.contains(|char: char| char.is_control()), "{message:?}");
@@ -51,7 +51,7 @@ fn is_told_briefly(error: &BpeError) {
 fn is_read_or_refused(read: Result<ByteBpe, BpeError>, text: &str, file_bytes: usize) {
     let tokenizer = match read {
         Ok(tokenizer) => tokenizer,
-        Err(error) => return is_told_briefly(&error),
+        Err(error) => return is_brief_message(&error),
     };
     let (n_tokens, vocab_size) = (tokenizer.n_tokens(), tokenizer.vocab_size());
     assert!(n_tokens <= file_bytes && n_tokens <= vocab_size as usize && vocab_size as usize <= MAX_TOKENS);
@@ -70,12 +70,12 @@ fn is_read_or_refused(read: Result<ByteBpe, BpeError>, text: &str, file_bytes: u
     assert_eq!(tokenizer.decode(&ids), text.as_bytes());
 }
 
-/// A pickle is values or an error that says where, and never anything else.
+/// Checks that a pickle gives values, or an error with a position.
 fn is_unpickled_or_refused(bytes: &[u8]) {
     let meta = match Meta::parse(bytes) {
         Ok(meta) => meta,
         Err(error) => {
-            assert!(!matches!(error, MetaError::Pickle { at, .. } if at > bytes.len()), "{error}");
+            assert!(!matches!(error, MetaError::Pickle(error) if error.at > bytes.len()), "{error}");
             assert!(error.to_string().len() <= MAX_MESSAGE_BYTES);
             return;
         }
@@ -90,7 +90,7 @@ fn is_unpickled_or_refused(bytes: &[u8]) {
     }
 }
 
-/// A good file with bytes changed, each by a place and what is put there, and cut.
+/// Returns a valid file with bytes changed, each given by a position and a value, and truncated.
 fn changed(good: &[u8], data: &[u8]) -> Vec<u8> {
     let mut file = good.to_vec();
     for change in data.chunks_exact(3) {
@@ -103,14 +103,14 @@ fn changed(good: &[u8], data: &[u8]) -> Vec<u8> {
     file
 }
 
-/// Merges of what there is so far, two bytes each up to a zero, and the text behind it.
+/// Builds merges of the tokens so far, given by two bytes each up to a zero, and encodes the text after it.
 fn is_merged_in_order(data: &[u8]) {
     let (made_of, text) = halves(data);
     let text = String::from_utf8_lossy(text);
     let mut tokens: Vec<String> = alphabet().map(String::from).collect();
     let mut merges: Vec<(usize, usize, usize)> = Vec::new();
     for pair in made_of.chunks_exact(2).take(MAX_MERGES) {
-        // The last ones are in reach, too.
+        // Byte values from 0xc0 select from the last tokens.
         let place =
             |byte: u8| if byte < 0xc0 { usize::from(byte) } else { tokens.len() - 1 - usize::from(byte - 0xc0) };
         let (left, right) = (place(pair[0]), place(pair[1]));
@@ -133,11 +133,12 @@ fn is_merged_in_order(data: &[u8]) {
     tokenizer.encode_piece(&text, &mut ids);
     assert_eq!(tokenizer.decode(&ids), text.as_bytes());
 
-    // The lowest merge at its leftmost place, again and again; of bytes, which are the first tokens.
+    // Repeatedly merges the pair of lowest rank at its leftmost position, starting with bytes, which are the first
+    // tokens.
     let byte_id = |byte: u8| (0..256).find(|id| tokenizer.token_bytes(*id) == Some(&[byte])).expect("every byte");
     let byte_ids: Vec<usize> = (0..=u8::MAX).map(|byte| byte_id(byte) as usize).collect();
     let mut plain: Vec<usize> = text.bytes().map(|byte| byte_ids[usize::from(byte)]).collect();
-    // A merge may be made possible only by one that was learnt after it.
+    // A merge may be enabled only by one that was learnt later.
     while let Some(merge) = merges.iter().find(|merge| plain.windows(2).any(|pair| pair == [merge.0, merge.1])) {
         let at = plain.windows(2).position(|pair| pair == [merge.0, merge.1]).expect("it was found");
         plain.splice(at..at + 2, [merge.2]);
@@ -145,7 +146,7 @@ fn is_merged_in_order(data: &[u8]) {
     assert!(ids.iter().map(|id| *id as usize).eq(plain));
 }
 
-/// What is before the first zero byte and what is behind it.
+/// Splits the data at the first zero byte.
 fn halves(data: &[u8]) -> (&[u8], &[u8]) {
     let middle = data.iter().position(|byte| *byte == 0).unwrap_or(data.len());
     (&data[..middle], data.get(middle + 1..).unwrap_or_default())

@@ -1,6 +1,6 @@
 //! What the targets share: how long a simulated run may take, and how values are compared.
 
-use headroom_shared::{
+use headroom_planner::{
     nanogpt::{MAX_PROBLEMS, Settings, Value},
     plan::Request,
 };
@@ -48,7 +48,7 @@ pub fn value(settings: &Settings, name: &str) -> Option<String> {
 pub fn check_problems(settings: &Settings) {
     let problems = settings.problems.as_slice();
     assert!(problems.len() <= MAX_PROBLEMS, "{} problems", problems.len());
-    assert!(settings.problems.omitted() == 0 || problems.len() == MAX_PROBLEMS, "problems left out without need");
+    assert!(settings.problems.omitted() == 0 || problems.len() == MAX_PROBLEMS, "problems omitted without need");
     for problem in problems {
         assert_eq!(problem.line == 0, problem.column == 0, "half a place: {problem:?}");
         assert!(!problem.to_string().is_empty());

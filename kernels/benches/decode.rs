@@ -1,10 +1,12 @@
-//! Inference on the CPU: `cargo bench -p headroom-kernels --bench decode [WORD…]`. Prints a JSON line a shape
-//! and storage, of those whose name has one of the words; `headroom_kernels::measure::decode` says how it measures.
-#![allow(clippy::print_stdout, reason = "figures are what a benchmark is for")]
+//! Benchmark of CPU inference: `cargo bench -p headroom-kernels --bench decode [WORD…]`.
+//!
+//! Prints a JSON line per shape and storage whose name contains one of the words; by default, for all. The method is
+//! described in `headroom_kernels::bench::decode`.
+#![allow(clippy::print_stdout, reason = "a benchmark prints its results")]
 
 use std::error::Error;
 
-use headroom_kernels::measure::{
+use headroom_kernels::bench::{
     Effort, MODELS,
     decode::{STORAGES, measure, name},
     is_meant,

@@ -1,12 +1,14 @@
-//! How fast the CPU trains: `cargo bench -p headroom-kernels --features train --bench train [small|medium|gpt2]
-//! [--threads N]`. Prints a JSON line a shape; `headroom_kernels::measure::train` says how it measures.
+//! Benchmark of CPU training: `cargo bench -p headroom-kernels --features train --bench train [small|medium|gpt2]
+//! [--threads N]`.
+//!
+//! Prints a JSON line per shape. The method is described in `headroom_kernels::bench::train`.
 //!
 //! `kernels/benches/pytorch` runs the same shapes with PyTorch and prints the ratio.
-#![allow(clippy::print_stdout, reason = "figures are what a benchmark is for")]
+#![allow(clippy::print_stdout, reason = "a benchmark prints its results")]
 
 use std::error::Error;
 
-use headroom_kernels::measure::{
+use headroom_kernels::bench::{
     is_meant,
     train::{CASES, measure},
 };

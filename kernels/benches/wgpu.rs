@@ -1,11 +1,12 @@
-//! Inference on WebGPU: `cargo bench -p headroom-kernels --features wgpu --bench wgpu [WORD…]`. Prints a
-//! JSON line a shape and kind of weights, of those whose name has one of the words; `headroom_kernels::measure::webgpu`
-//! says how it measures.
-#![allow(clippy::print_stdout, reason = "figures are what a benchmark is for")]
+//! Benchmark of WebGPU inference: `cargo bench -p headroom-kernels --features wgpu --bench wgpu [WORD…]`.
+//!
+//! Prints a JSON line per shape and element type whose name contains one of the words; by default, for all. The method
+//! is described in `headroom_kernels::bench::webgpu`.
+#![allow(clippy::print_stdout, reason = "a benchmark prints its results")]
 
 use std::error::Error;
 
-use headroom_kernels::measure::{
+use headroom_kernels::bench::{
     Effort, MODELS, is_meant,
     webgpu::{Device, weights_name},
 };

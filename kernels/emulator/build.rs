@@ -1,21 +1,22 @@
-//! Compiles the CUDA kernels for the CPU, with each load and store told to the emulator, and lists them.
+//! Compiles the CUDA kernels for the CPU, instrumented to report each load and store to the emulator, and generates
+//! their table.
 //!
-//! Beside the kernels as they are, the mutations of `mutations.txt` are compiled: kernels with one mistake each, which
-//! tests have to catch.
+//! Also compiles the mutations of `mutations.txt`: kernels with one deliberate mistake each, which the tests must
+//! detect.
 
 use std::{
     env, fs,
     path::{Path, PathBuf},
 };
 
-/// Parameters of a kernel at most.
+/// The maximum number of a kernel's parameters.
 const PARAMETERS_MAX: u32 = 32;
 
-/// A source with one mistake.
+/// A kernel source with one deliberate mistake.
 struct Mutation {
-    /// The file that it is made in.
+    /// The source file's name.
     file: String,
-    /// What it is called: it stands behind the kernel's name, after two underscores.
+    /// The mutation's name, appended to the kernel's name after two underscores.
     name: String,
     find: String,
     replace: String,
@@ -31,7 +32,7 @@ fn main() {
         println!("cargo::rerun-if-changed={}", watched.display());
     }
     let mutations = mutations(&read(&here.join("mutations.txt")));
-    // The emulator's own are kernels with one mistake each, for its tests.
+    // The emulator's own test kernels have one mistake each.
     let mut files: Vec<PathBuf> = [&sources, &here.join("tests")]
         .into_iter()
         .flat_map(|folder| fs::read_dir(folder).expect("kernels"))
@@ -63,7 +64,7 @@ fn main() {
             assert_eq!(
                 text.matches(&mutation.find).count(),
                 1,
-                "mutations.txt, {}: what it replaces has to stand once in {name}",
+                "mutations.txt, {}: the replaced text must occur exactly once in {name}",
                 mutation.name
             );
             unit(&text.replacen(&mutation.find, &mutation.replace, 1), &format!("__{}", mutation.name));
@@ -82,13 +83,13 @@ fn compiler(here: &Path, sources: &Path) -> cc::Build {
     let mut build = cc::Build::new();
     build.cpp(true).std("c++17").opt_level(2).debug(true).warnings(true).extra_warnings(true);
     build.define("HEADROOM_EMULATOR", None).include(sources).include(here.join("include"));
-    // A kernel's exceptions would have nowhere to go, and what the compiler vectorises it no longer tells by elements.
+    // A kernel's exceptions could not be caught, and vectorised accesses would not be reported per element.
     build.flag("-fno-exceptions").flag("-fno-tree-vectorize").flag("-fno-strict-aliasing");
     build.flag_if_supported("-Wno-unknown-pragmas");
     build
 }
 
-/// `file = …`, `name = …`, `find = …`, `replace = …`, then an empty line.
+/// Parses blocks of `file = …`, `name = …`, `find = …` and `replace = …`, separated by empty lines.
 fn mutations(text: &str) -> Vec<Mutation> {
     let blocks =
         text.split("\n\n").filter(|block| block.lines().any(|line| !line.starts_with('#') && !line.is_empty()));
@@ -106,12 +107,12 @@ fn mutations(text: &str) -> Vec<Mutation> {
         .collect()
 }
 
-/// A source as the compiler gets it: kernels under their own names with the suffix, and how each is called.
+/// The source to compile: the kernels with `suffix` appended to their names, and a function that calls each.
 fn translation_unit(text: &str, file: &Path, suffix: &str, kernels: &mut Vec<String>) -> String {
     let mut calls = String::new();
     let mut unit = format!("#line 1 \"{}\"\n", file.file_name().and_then(|name| name.to_str()).expect("UTF-8"));
     for line in text.lines() {
-        // `BOUNDS(…)` may stand between the two.
+        // The name may follow a `BOUNDS(…)`.
         let named = line.strip_prefix("KERNEL ").and_then(|rest| {
             let rest = if rest.starts_with("BOUNDS(") { rest.split_once(") ")?.1 } else { rest };
             Some(rest.split_once('(')?.0.trim())
@@ -135,7 +136,7 @@ fn translation_unit(text: &str, file: &Path, suffix: &str, kernels: &mut Vec<Str
     unit + &calls
 }
 
-/// The kernels in Rust.
+/// The table of kernels, as Rust source.
 fn table(kernels: &[String]) -> String {
     let mut declared = String::new();
     let mut listed = String::new();

@@ -1,7 +1,7 @@
-//! What cuDNN asks of room for attention on cards that are not here, as JSON lines: `cudnn_room LIBRARY > FILE`.
+//! Workspace of cuDNN's attention on GPUs that are not present, as JSON lines: `cudnn_room LIBRARY > FILE`.
 //!
-//! The library plans for a card that is described to it ("deviceless", cuDNN 9.8 and newer) and compiles its kernels, for
-//! which a libcuda has to be there to load them; it need find no card. A line says `null` where no engine can.
+//! The library plans for a described GPU ("deviceless", cuDNN 9.8 and newer) and compiles its kernels. For this, a
+//! libcuda must be loadable, though it need not find a GPU. A line contains `null` if no engine supports the sizes.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "it prints")]
 
 use std::{env, path::Path, process::ExitCode};
@@ -9,10 +9,10 @@ use std::{env, path::Path, process::ExitCode};
 use headroom_kernels::cuda::cudnn::room_elsewhere;
 use serde_json::{Value as Json, json};
 
-/// Cards, with what the library takes into account: compute capability, multiprocessors, shared memory that a block may
-/// have, threads and blocks of a multiprocessor, memory in GiB. Source: CUDA C++ programming guide, technical
-/// specifications by compute capability, and the cards' data sheets.
-const CARDS: [(&str, u32, u32, u32, u32, u32, u64); 6] = [
+/// GPUs with the properties that the library considers. These are compute capability, multiprocessors, maximum shared
+/// memory per block, threads and blocks per multiprocessor, and memory in GiB. Source: CUDA C++ programming guide,
+/// technical specifications by compute capability, and the GPUs' data sheets.
+const GPUS: [(&str, u32, u32, u32, u32, u32, u64); 6] = [
     ("NVIDIA A100-SXM4-40GB", 80, 108, 166_912, 2048, 32, 40),
     ("NVIDIA GeForce RTX 3060", 86, 28, 101_376, 1536, 16, 12),
     ("NVIDIA GeForce RTX 4070", 89, 46, 101_376, 1536, 24, 12),
@@ -75,17 +75,17 @@ fn main() -> ExitCode {
         eprintln!("usage: cudnn_room LIBRARY");
         return ExitCode::from(2);
     };
-    for card in CARDS {
-        let properties = properties(card).to_string();
+    for gpu in GPUS {
+        let properties = properties(gpu).to_string();
         for [b, nh, t, hs] in SIZES {
             match room_elsewhere(Path::new(&library), &properties, [b, nh, t, hs]) {
                 Ok([forward, backward]) => println!(
                     "{}",
-                    json!({"card": card.0, "capability": card.1, "b": b, "nh": nh, "t": t, "hs": hs,
+                    json!({"card": gpu.0, "capability": gpu.1, "b": b, "nh": nh, "t": t, "hs": hs,
                         "forward_bytes": forward, "backward_bytes": backward})
                 ),
                 Err(error) => {
-                    eprintln!("{}, B {b}, NH {nh}, T {t}, HS {hs}: {error}", card.0);
+                    eprintln!("{}, B {b}, NH {nh}, T {t}, HS {hs}: {error}", gpu.0);
                     return ExitCode::FAILURE;
                 }
             }

@@ -1,4 +1,5 @@
-//! The decoder as a WebAssembly module of plain exports: what `benches/ort/compare.mjs` times, in Node, with no glue.
+//! The decoder as a WebAssembly module with plain exports, without glue code. `benches/ort/compare.mjs` times it in
+//! Node.
 //!
 //! `cargo build --release -p headroom-kernels --target wasm32-unknown-unknown --example decode_wasm`
 
@@ -10,18 +11,18 @@ use headroom_kernels::{
     rng::Stream,
     sampling::Sampling,
 };
-use headroom_shared::gpt::{GptConfig, GptShape};
+use headroom_planner::gpt::{GptConfig, GptShape};
 
 static DECODER: Mutex<Option<Decoder>> = Mutex::new(None);
 
-/// What an export gives where there is no such model, token or position.
+/// Result of an export for an invalid model, token or position.
 const NONE: u32 = u32::MAX;
 
 fn with<T>(run: impl FnOnce(&mut Decoder) -> Option<T>) -> Option<T> {
     run(DECODER.lock().ok()?.as_mut()?)
 }
 
-/// Makes a model with random weights, in place of the one before; `int16` is 0 or 1. Gives whether it fits.
+/// Replaces the model with one of random weights; `int16` is 0 or 1. Returns whether it fits into memory.
 #[unsafe(no_mangle)]
 pub extern "C" fn open(n_layer: u32, n_head: u32, n_embd: u32, block_size: u32, vocab_size: u32, int16: u32) -> u32 {
     let [n_layer, n_head, n_embd, block_size, vocab_size] =
@@ -36,7 +37,7 @@ pub extern "C" fn open(n_layer: u32, n_head: u32, n_embd: u32, block_size: u32, 
     u32::from(fits)
 }
 
-/// Gives the memory of the one before back first: two of GPT-2 124M do not fit 4 GiB beside each other.
+/// Frees the model. A large model is freed before the next [`open`]: two of GPT-2 124M do not fit into 4 GiB.
 #[unsafe(no_mangle)]
 pub extern "C" fn close() {
     if let Ok(mut decoder) = DECODER.lock() {
@@ -57,7 +58,7 @@ fn random(shape: GptShape, storage: Storage) -> Option<Decoder> {
     Some(decoder)
 }
 
-/// Forgets the text.
+/// Clears the text.
 #[unsafe(no_mangle)]
 pub extern "C" fn reset() {
     with(|decoder| {
@@ -66,13 +67,13 @@ pub extern "C" fn reset() {
     });
 }
 
-/// Goes on with a token; gives where the logits lie.
+/// Appends a token; returns the address of the logits.
 #[unsafe(no_mangle)]
 pub extern "C" fn step(token: u32) -> *const f32 {
     with(|decoder| decoder.step(token).ok().map(<[f32]>::as_ptr)).unwrap_or(std::ptr::null())
 }
 
-/// Goes on with `n` tokens, 0, 1, 2 and so on; gives how many are cached then.
+/// Appends `n` tokens, 0, 1, 2 and so on; returns the number of cached tokens.
 #[unsafe(no_mangle)]
 pub extern "C" fn prefill(n: u32) -> u32 {
     let tokens: Vec<u32> = (0..n).collect();
@@ -83,7 +84,7 @@ pub extern "C" fn prefill(n: u32) -> u32 {
     .unwrap_or(NONE)
 }
 
-/// Chooses a token as `headroom sample` does by default, and goes on with it.
+/// Selects a token with the defaults of `headroom sample`, and appends it.
 #[unsafe(no_mangle)]
 pub extern "C" fn next(draw: u32) -> u32 {
     let sampling = Sampling { temperature: 0.8, top_k: 200, seed: 1337 };

@@ -1,94 +1,92 @@
-//! Inference on the CPU, natively and in wasm: one token after the other, with the keys and values of earlier ones kept.
+//! CPU inference, native and in WebAssembly: generates one token at a time with a KV cache.
 //!
-//! [`Decoder`] allocates all it will ever need at the start, from the list that `headroom_shared::gpt::buffers::decoder`
-//! plans. A prompt goes through in pieces, so that each row of a matrix is read once for several tokens; a token's
-//! logits are the same to the bit however it came in. Kernels are written once, in [`crate::simd`]'s vectors, for AVX-512,
-//! AVX2, simd128 and machines with none of them. [`crate::cpu`] is what they are held against.
+//! [`Decoder`] allocates all its memory at creation, from the list planned by `headroom_planner::gpt::buffers::decoder`.
+//! A prompt is processed in pieces, so that each row of a matrix is read once for several tokens. A token's logits are
+//! bit-identical however the text is divided. Kernels are written once, with the vectors of [`crate::simd`], for
+//! AVX-512, AVX2, simd128 and machines without these. Tests compare them with [`crate::reference`].
 //!
-//! Absolute positions leave no cheaper way past the context than nanoGPT's own: with it full, every further token moves
-//! all others by one, and the last `block_size` are computed anew.
+//! With absolute positions, a full context has no cheaper continuation than nanoGPT's: every further token shifts all
+//! others by one position, and the last `block_size` tokens are recomputed.
 
 mod attention;
-pub(crate) mod int16;
+mod int16;
 mod linear;
 mod math;
 mod memory;
 mod weights;
 
-use headroom_shared::{
-    gpt::{
-        GptConfig,
-        buffers::{self, Buffer, PREFILL_TOKENS},
-        tensors::{Tensor, TensorTooLarge},
-    },
-    text::{self, Text},
+use headroom_planner::gpt::{
+    GptConfig,
+    buffers::{self, Buffer, PREFILL_TOKENS},
+    tensors::{Tensor, TensorTooLarge},
 };
+use headroom_text::{self as text, Text};
 use thiserror::Error;
 
 use self::{
     attention::{Attention, Heads},
-    math::{Each, Gelu, Softmax},
-    memory::Supply,
+    math::{ElementKernel, Gelu, Softmax},
+    memory::BufferPool,
     weights::{Block, Weights},
 };
 use crate::{
-    cpu::gpt::Sizes,
     layout::{Layout, TooLarge},
+    reference::gpt::Sizes,
     sampling::{Sampling, sample},
     simd::Level,
 };
 
-pub use headroom_shared::gpt::buffers::Storage;
+pub use headroom_planner::gpt::buffers::Storage;
 
-/// Why a decoder cannot do what it was asked.
+/// An error of the decoder.
 #[derive(Clone, Debug, PartialEq, Error)]
 #[error("{}", self.text())]
 pub enum DecodeError {
-    /// A tensor is beyond any plan.
+    /// A tensor is too large to plan.
     #[error(transparent)]
     Plan(#[from] TensorTooLarge),
-    /// The model is beyond this machine's addresses.
+    /// The model exceeds the address space.
     #[error(transparent)]
     TooLarge(#[from] TooLarge),
-    /// The machine refused the memory.
+    /// A buffer could not be allocated.
     OutOfMemory {
-        /// Which buffer.
+        /// The buffer's name.
         tensor: String,
-        /// Its bytes.
+        /// The buffer's size in bytes.
         requested_bytes: u64,
     },
-    /// The model has no such parameter.
+    /// The model has no parameter of this name.
     NoSuchTensor {
-        /// Its name.
+        /// The parameter's name.
         tensor: String,
     },
-    /// A parameter is not of the model's shape.
+    /// A parameter has the wrong number of elements.
     WrongLength {
-        /// Its name; none for all of them in one buffer.
+        /// The parameter's name; `None` for all parameters in one buffer.
         tensor: Option<String>,
-        /// What was given.
+        /// The given number of elements.
         elements: usize,
-        /// What its shape says.
+        /// The number of elements of the model's shape.
         expected: usize,
     },
-    /// A matrix that has infinities or NaN cannot be kept in 16-bit integers.
+    /// A matrix with infinities or NaN, which 16-bit integers cannot represent.
     NotFinite {
-        /// Its name.
+        /// The matrix's name.
         tensor: String,
     },
-    /// A token has no row in the embedding.
+    /// A token outside the vocabulary.
     NoSuchToken {
-        /// The token.
+        /// The token's id.
         token: u32,
-        /// Rows of the embedding.
+        /// The number of rows of the embedding.
         vocab_size: usize,
     },
-    /// There is nothing yet that a next token could follow.
+    /// The text is empty, so no next token can be predicted.
     NoTokens,
 }
 
 impl DecodeError {
-    /// What is wrong.
+    /// The error message.
     #[must_use]
     pub fn text(&self) -> Text {
         match self {
@@ -113,71 +111,71 @@ impl DecodeError {
     }
 }
 
-/// A buffer of the decoder's, as planned and as it came to be.
+/// A buffer of the decoder, planned and actual.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Allocated {
-    /// What was planned.
+pub struct BufferReport {
+    /// The planned buffer.
     pub planned: Buffer,
     /// The bytes that were allocated.
     pub allocated_bytes: u64,
 }
 
-/// What a block keeps of earlier tokens.
+/// A block's cache of earlier tokens.
 #[derive(Debug)]
 struct Cache {
-    /// (2, NH, HS * T): see [`attention`].
+    /// The key-value cache, (2, NH, HS * T): see [`attention`].
     kv: Vec<f32>,
-    /// (NH, T): the last token's attention.
+    /// The last token's attention weights, (NH, T).
     att: Vec<f32>,
 }
 
-/// Activations of a piece of N tokens.
+/// The activations of a piece of N tokens.
 #[derive(Debug)]
 struct Activations {
     /// The residual stream, (N, C).
     encoded: Vec<f32>,
-    /// Normalised, (N, C).
+    /// The normalised stream, (N, C).
     ln: Vec<f32>,
-    /// (N, 3C).
+    /// Queries, keys and values, (N, 3C).
     qkv: Vec<f32>,
-    /// (N, C).
+    /// The attention's output, (N, C).
     atty: Vec<f32>,
-    /// (N, 4C).
+    /// The MLP's hidden activations after GELU, (N, 4C).
     fch_gelu: Vec<f32>,
 }
 
-/// Which instructions a decoder computes with on this machine, for a report.
+/// The name of this machine's SIMD instruction set, for reports.
 #[must_use]
 pub fn instructions() -> &'static str {
     Level::detect().name()
 }
 
-/// A model that continues a text.
+/// A GPT model that generates text, with its KV cache.
 #[derive(Debug)]
 pub struct Decoder {
-    /// `t` is the context, `block_size`.
+    /// The model's sizes; `t` is the context length, `block_size`.
     sizes: Sizes,
     level: Level,
-    allocated: Vec<Allocated>,
+    allocated: Vec<BufferReport>,
     weights: Weights,
     caches: Vec<Cache>,
     acts: Activations,
-    /// The text's last tokens, as many as are cached.
+    /// The cached tokens, which are the last ones of the text.
     tokens: Vec<i64>,
     n_tokens: usize,
-    /// Of the last token.
+    /// The logits of the last token.
     logits: Vec<f32>,
-    /// As many elements as logits, to choose among them.
+    /// A workspace for sampling, of the logits' length.
     scratch: Vec<f32>,
 }
 
 impl Decoder {
-    /// A decoder of these weights.
+    /// Creates a decoder with weights.
     ///
-    /// Shapes: `weights` flat as [`Layout`] has them.
+    /// Shapes: `weights` flat, in [`Layout`]'s order.
     ///
     /// # Errors
-    /// The model does not fit this machine, or the weights do not fit the model.
+    /// The model does not fit this machine's memory, or the weights do not fit the model.
     pub fn new(config: &GptConfig, weights: &[f32], storage: Storage) -> Result<Self, DecodeError> {
         let mut decoder = Self::empty(config, storage)?;
         let layout = Layout::new(config)?;
@@ -192,18 +190,18 @@ impl Decoder {
         Ok(decoder)
     }
 
-    /// A decoder whose weights are zeros, for [`Self::load`] to fill one by one, with no second copy of all.
+    /// Creates a decoder with zero weights. [`Self::load`] fills them one by one, without a second copy of all.
     ///
     /// # Errors
-    /// The model does not fit this machine.
+    /// The model does not fit this machine's memory.
     pub fn empty(config: &GptConfig, storage: Storage) -> Result<Self, DecodeError> {
         let plan = buffers::decoder(config, storage)?;
         let t = usize::try_from(config.block_size()).map_err(|_| TooLarge)?;
         let sizes = Sizes::new(config, t)?;
-        let mut supply = Supply::default();
+        let mut supply = BufferPool::default();
         let mut allocated = Vec::new();
         for &planned in plan.all() {
-            allocated.push(Allocated { planned, allocated_bytes: supply.allocate(&planned)? });
+            allocated.push(BufferReport { planned, allocated_bytes: supply.allocate(&planned)? });
         }
         let level = Level::detect();
         let weights = Weights::take(&mut supply, config, level, sizes.c);
@@ -219,47 +217,47 @@ impl Decoder {
         };
         let (logits, scratch) = (f32(Tensor::Logits, None), f32(Tensor::LogProbs, None));
         let tokens = supply.tokens().expect("planned");
-        assert!(supply.is_empty(), "what is planned is used");
+        assert!(supply.is_empty(), "every planned buffer is used");
         Ok(Self { sizes, level, allocated, weights, caches, acts, tokens, n_tokens: 0, logits, scratch })
     }
 
-    /// Copies a parameter in.
+    /// Copies a parameter into the decoder.
     ///
     /// # Errors
-    /// The model has no such parameter, or not of that length, or 16-bit integers cannot stand for it.
+    /// The model lacks the parameter, the length is wrong, or a value is not finite with 16-bit integers.
     pub fn load(&mut self, tensor: Tensor, layer: Option<usize>, from: &[f32]) -> Result<(), DecodeError> {
         self.weights.load(tensor, layer, from)
     }
 
-    /// Every buffer, as planned and as allocated.
+    /// Every buffer, planned and allocated.
     #[must_use]
-    pub fn buffers(&self) -> &[Allocated] {
+    pub fn buffers(&self) -> &[BufferReport] {
         &self.allocated
     }
 
-    /// Which instructions it computes with, for a report.
+    /// The name of the decoder's SIMD instruction set, for reports.
     #[must_use]
     pub fn instructions(&self) -> &'static str {
         self.level.name()
     }
 
-    /// Forgets the text.
+    /// Clears the text.
     pub fn reset(&mut self) {
         self.n_tokens = 0;
     }
 
-    /// Tokens that the next one will see: of the text's, the last `block_size` at most.
+    /// The number of tokens that the next one attends to: the text's last `block_size` at most.
     #[must_use]
     pub fn n_tokens(&self) -> usize {
         self.n_tokens
     }
 
-    /// Goes on with tokens of a prompt, and gives the logits of what follows the last.
+    /// Appends tokens of a prompt, and returns the logits of the token after the last.
     ///
-    /// Where they leave the context, the last `block_size` of the text count, as in nanoGPT.
+    /// If the text exceeds the context, only its last `block_size` tokens count, as in nanoGPT.
     ///
     /// # Errors
-    /// A token is beyond the vocabulary, and nothing was done; or the text is empty.
+    /// A token is outside the vocabulary, in which case the state is unchanged; or the text is empty.
     pub fn prefill(&mut self, tokens: &[u32]) -> Result<&[f32], DecodeError> {
         let (t, v) = (self.sizes.t, self.sizes.v);
         if let Some(&token) = tokens.iter().find(|&&token| token as usize >= v) {
@@ -288,15 +286,15 @@ impl Decoder {
         Ok(&self.logits)
     }
 
-    /// Goes on with a token, and gives the logits of the next.
+    /// Appends a token, and returns the logits of the next.
     ///
     /// # Errors
-    /// The token is beyond the vocabulary, and nothing was done.
+    /// The token is outside the vocabulary; the state is unchanged.
     pub fn step(&mut self, token: u32) -> Result<&[f32], DecodeError> {
         self.prefill(&[token])
     }
 
-    /// Chooses a token and goes on with it; `draw` counts the text's choices.
+    /// Samples a token and appends it; `draw` is the number of tokens sampled for this text before.
     ///
     /// # Errors
     /// The text is empty.
@@ -306,7 +304,7 @@ impl Decoder {
         Ok(token)
     }
 
-    /// Chooses a token, and stays where it is: for a text's last.
+    /// Samples a token without appending it, for a text's last token.
     ///
     /// # Errors
     /// The text is empty.
@@ -317,23 +315,25 @@ impl Decoder {
         Ok(sample(&self.logits, sampling, draw, &mut self.scratch))
     }
 
-    /// The last token's logits, (V); without meaning before the first.
+    /// The last token's logits, (V); unspecified while the text is empty.
     #[must_use]
     pub fn logits(&self) -> &[f32] {
         &self.logits
     }
 
-    /// How much the last token attended to each position up to its own; none where there is no such layer or head.
+    /// The last token's attention weights over the positions up to its own; `None` for a layer or head that does not
+    /// exist.
     ///
-    /// A whole map takes a [`Self::step`] for each token of the prompt: what [`Self::prefill`] computes on the way is not
-    /// kept. The logits are the same to the bit.
+    /// A whole attention map requires a [`Self::step`] per token of the prompt, as [`Self::prefill`] does not keep
+    /// intermediate weights. The logits are bit-identical either way.
     #[must_use]
     pub fn attention(&self, layer: usize, head: usize) -> Option<&[f32]> {
         let row = self.caches.get(layer)?.att.chunks_exact(self.sizes.t).nth(head)?;
         row.get(..self.n_tokens)
     }
 
-    /// The likeliest next tokens with their probabilities, the likeliest first, of equals the one of the smaller number.
+    /// Writes the most likely next tokens and their probabilities to `out`, in descending order. Ties go to the smaller
+    /// token id.
     pub fn likeliest(&mut self, n: usize, out: &mut Vec<(u32, f32)>) {
         out.clear();
         if self.n_tokens == 0 {
@@ -351,7 +351,7 @@ impl Decoder {
         }
     }
 
-    /// Runs the cached text's tokens `first..end` through the model, at most [`PREFILL_TOKENS`].
+    /// Runs tokens `first..end` of the cached text through the model, at most [`PREFILL_TOKENS`].
     fn piece(&mut self, first: usize, end: usize) {
         let Sizes { t, c, nh, .. } = self.sizes;
         let Activations { encoded, ln, qkv, atty, fch_gelu } = &mut self.acts;
@@ -359,7 +359,7 @@ impl Decoder {
         assert!(n as u64 <= PREFILL_TOKENS && end <= t, "a piece fits its buffers and the context");
         let encoded = &mut encoded[..n * c];
         for (i, encoded) in encoded.chunks_exact_mut(c).enumerate() {
-            let token = usize::try_from(self.tokens[first + i]).expect("checked when it came in");
+            let token = usize::try_from(self.tokens[first + i]).expect("checked on input");
             encoded.copy_from_slice(&self.weights.wpe[(first + i) * c..][..c]);
             self.weights.wte.add_row(encoded, token);
         }
@@ -385,12 +385,12 @@ impl Decoder {
     }
 }
 
-/// A piece of tokens on its way through the blocks.
+/// A piece of tokens that passes through the blocks.
 struct Piece<'a> {
     level: Level,
     heads: Heads,
     c: usize,
-    /// The position of its first token.
+    /// The position of the piece's first token.
     first: usize,
     ln: &'a mut [f32],
     qkv: &'a mut [f32],
@@ -416,7 +416,7 @@ impl Piece<'_> {
         let level = self.level;
         block.ln_2.forward(level, self.ln, encoded);
         block.c_fc.forward(level, self.fch_gelu, self.ln, false);
-        level.run(Each(self.fch_gelu, Gelu));
+        level.run(ElementKernel(self.fch_gelu, Gelu));
         block.fc_proj.forward(level, encoded, self.fch_gelu, true);
     }
 }

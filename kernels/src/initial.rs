@@ -1,26 +1,28 @@
-//! The parameters of a fresh model: what each tensor begins with, by its piece, whoever computes the pieces.
+//! The initial values of a new model's parameters, in pieces that any backend may compute in any order.
 
-use headroom_shared::gpt::tensors::Tensor;
+use headroom_planner::gpt::tensors::Tensor;
 
-use crate::{cpu::Real, layout::Entry, rng::Stream};
+use crate::{layout::Entry, reference::RealNumber, rng::Stream};
 
-/// What a tensor begins with.
+/// The initial values of a tensor.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Initial {
-    /// The same number everywhere.
+    /// A constant.
     All(f32),
-    /// Normal numbers.
+    /// Normally distributed numbers.
     Normal {
-        /// Their deviation.
+        /// Their standard deviation.
         deviation: f64,
-        /// Which of the seed's streams they come of.
+        /// The number of the seed's random stream.
         name: u64,
     },
 }
 
 impl Initial {
-    /// Of the layout's entry number `index`, as nanoGPT has it: normal of deviation 0.02, of 0.02 / sqrt(2 L) where a
-    /// block adds to the residual stream; scales one, shifts zero.
+    /// The initial values of the layout's entry number `index`, as in nanoGPT.
+    ///
+    /// Matrices are normal with standard deviation 0.02, or 0.02 / sqrt(2 L) for the last layer of a residual branch.
+    /// Scales are 1 and shifts are 0.
     pub fn of(index: usize, entry: &Entry, n_layer: usize) -> Self {
         let normal = |deviation| Self::Normal { deviation, name: index as u64 };
         match entry.parameter.tensor {
@@ -31,12 +33,12 @@ impl Initial {
         }
     }
 
-    /// Writes a piece of the tensor, its elements from `first` on.
+    /// Writes a piece of the tensor, starting at element `first`.
     pub fn fill(self, params: &mut [f32], first: usize, seed: u64) {
         match self {
             Self::All(value) => params.fill(value),
             Self::Normal { deviation, name } => {
-                // Each normal number takes two of the stream.
+                // A normal number uses two of the stream's numbers.
                 let mut stream = Stream::new(seed, name).at(2 * first as u64);
                 for param in params {
                     *param = f32::of(deviation * stream.normal());

@@ -1,37 +1,34 @@
-//! Where each parameter lies in one flat buffer of all: in PyTorch's order, without gaps. Gradients and moments lie the
-//! same way in theirs.
+//! Parameter offsets in one flat buffer: PyTorch's order without gaps. Gradients and moments have the same layout.
 
 use std::ops::Range;
 
-use headroom_shared::{
-    gpt::{
-        GptConfig,
-        tensors::{Dims, Parameter, Tensor, parameters},
-    },
-    text::{self, Text},
+use headroom_planner::gpt::{
+    GptConfig,
+    tensors::{Dims, Parameter, Tensor, parameters},
 };
+use headroom_text::{self as text, Text};
 use thiserror::Error;
 
-/// A parameter and where it lies.
+/// A parameter and its range in the flat buffer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Its row of the table, its gradient's, its block, and whether it decays.
+    /// The parameter's tensor, layer and weight decay.
     pub parameter: Parameter,
-    /// Its full name, as in nanoGPT's `state_dict`.
+    /// The full name, as in nanoGPT's `state_dict`.
     pub name: String,
-    /// Its axes, slowest first.
+    /// The shape, slowest axis first.
     pub shape: Vec<usize>,
-    /// Its elements in the flat buffer.
+    /// The range of elements in the flat buffer.
     pub range: Range<usize>,
 }
 
-/// A model is larger than this machine can address.
+/// The error for a model that exceeds the address space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("{}", self.text())]
 pub struct TooLarge;
 
 impl TooLarge {
-    /// What is wrong.
+    /// The error message.
     #[must_use]
     pub fn text(self) -> Text {
         text::WEIGHTS_TOO_LARGE.into()
@@ -46,13 +43,13 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Lays a model's parameters out.
+    /// Computes the layout of a model's parameters.
     ///
     /// # Errors
-    /// They are more than `usize` counts. Whether one buffer can hold all of them is for whoever makes it to ask: a page
-    /// reads them one by one.
+    /// The number of elements exceeds `usize`. A single buffer for all may still be too large, which its allocator must
+    /// check: a page loads the parameters one by one.
     pub fn new(config: &GptConfig) -> Result<Self, TooLarge> {
-        let dims = Dims::without_card(config, 1);
+        let dims = Dims::without_gpu(config, 1);
         let mut end = 0_usize;
         let mut entries = Vec::new();
         for parameter in parameters(config) {
@@ -68,31 +65,32 @@ impl Layout {
         Ok(Self { entries, len: end })
     }
 
-    /// Elements of all parameters.
+    /// The number of elements of all parameters.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Elements of the largest parameter: what lies there besides while parameters come in one by one.
+    /// The number of elements of the largest parameter: the size of the staging buffer while parameters are loaded one
+    /// by one.
     #[must_use]
     pub fn largest(&self) -> usize {
         self.entries.iter().map(|entry| entry.range.len()).max().unwrap_or(0)
     }
 
-    /// Whether there are none, which no model has.
+    /// Whether the layout has no elements; false for every model.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// All, in order.
+    /// All entries, in order.
     #[must_use]
     pub fn entries(&self) -> &[Entry] {
         &self.entries
     }
 
-    /// Where a parameter lies; none for one that the model does not have, as biases may be.
+    /// The range of a parameter; `None` if the model does not have it, as for optional biases.
     #[must_use]
     pub fn range(&self, tensor: Tensor, layer: Option<usize>) -> Option<Range<usize>> {
         let layer = layer.map(|layer| layer as u64);
@@ -105,7 +103,7 @@ impl Layout {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use headroom_shared::gpt::GptShape;
+    use headroom_planner::gpt::GptShape;
 
     #[test]
     fn entries_follow_one_another_and_count_what_the_config_counts() {

@@ -1,20 +1,20 @@
-//! Everything that computes a GPT.
+//! Everything that computes a GPT: training and inference on CPU, CUDA and WebGPU.
 //!
-//! [`cpu`] is plain loops over slices and defines what is correct; every faster path, on whatever device, is a twin of
-//! it: the same names, the same argument order, compared with it in tests. Shapes and names come from the one table in
-//! `headroom_shared`. Files, threads' lifetimes and the training loop are the agent's.
+//! [`reference`] consists of plain loops over slices and defines correct results. Every faster implementation has the
+//! same names and argument order, and tests compare it with the reference. Shapes and names come from the tensor table
+//! in `headroom_planner`. Files, thread lifetimes and the training loop are the agent's responsibility.
 
-pub mod cpu;
+#[cfg(not(target_arch = "wasm32"))]
+pub mod bench;
+#[cfg(feature = "train")]
+pub mod cpu_train;
 #[cfg(all(feature = "cuda", not(target_arch = "wasm32")))]
 pub mod cuda;
 pub mod decode;
-#[cfg(feature = "train")]
-pub mod fast;
 #[cfg(any(feature = "train", feature = "cuda"))]
 mod initial;
 pub mod layout;
-#[cfg(not(target_arch = "wasm32"))]
-pub mod measure;
+pub mod reference;
 pub mod rng;
 pub mod sampling;
 mod simd;
@@ -23,3 +23,7 @@ pub mod training;
 pub mod weights;
 #[cfg(feature = "wgpu")]
 pub mod wgpu;
+
+// Errors are compared in English.
+#[cfg(test)]
+use headroom_languages as _;

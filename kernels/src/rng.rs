@@ -1,8 +1,9 @@
-//! Random numbers as a function of a key and a counter: no state to save, the same on every device and thread.
+//! Counter-based random numbers: a function of a key and a counter, without state, identical on every device and
+//! thread.
 
 /// A well-mixed 32-bit hash of an index under a key: two rounds of the finaliser of MurmurHash3 with the key between.
 ///
-/// Only 32-bit products, so that WGSL and vector units compute the same.
+/// Uses 32-bit products only, so that WGSL and vector units compute the same values.
 #[must_use]
 #[inline(always)]
 pub fn hash(key: u32, index: u32) -> u32 {
@@ -18,12 +19,12 @@ fn mix(mut h: u32) -> u32 {
     h ^ (h >> 16)
 }
 
-/// A stream of random numbers that is its seed, its name and a position: saved and continued by these alone.
+/// A stream of random numbers, fully described by its seed, name and position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stream {
     seed: u64,
     name: u64,
-    /// How many numbers were drawn.
+    /// The number of values drawn.
     pub position: u64,
 }
 
@@ -34,19 +35,19 @@ impl Stream {
         Self { seed, name, position: 0 }
     }
 
-    /// What it was seeded with.
+    /// The seed.
     #[must_use]
     pub const fn seed(&self) -> u64 {
         self.seed
     }
 
-    /// Which of the seed's streams it is.
+    /// The stream's number among the seed's streams.
     #[must_use]
     pub const fn name(&self) -> u64 {
         self.name
     }
 
-    /// The same stream with so many numbers drawn.
+    /// The same stream after `position` values.
     #[must_use]
     pub const fn at(self, position: u64) -> Self {
         Self { position, ..self }
@@ -59,28 +60,28 @@ impl Stream {
         split_mix(split_mix(split_mix(self.seed).wrapping_add(self.name)).wrapping_add(at))
     }
 
-    /// Evenly below `bound`, which is at least 1; the bias is below bound / 2^64.
+    /// Returns a uniform number below `bound`, which is at least 1. The bias is below bound / 2^64.
     pub fn below(&mut self, bound: u64) -> u64 {
         let wide = u128::from(self.next_u64()) * u128::from(bound);
         u64::try_from(wide >> 64).unwrap_or(0)
     }
 
-    /// Evenly from 0 to below 1.
+    /// Returns a uniform number from 0 to below 1.
     pub fn uniform(&mut self) -> f64 {
         (self.next_u64() >> 11) as f64 / 9_007_199_254_740_992.0
     }
 
-    /// Normal, of mean 0 and deviation 1: Box and Muller's way, one of the pair.
+    /// Returns a normal number of mean 0 and standard deviation 1, as one of a Box-Muller pair.
     pub fn normal(&mut self) -> f64 {
         let radius = (-2.0 * (1.0 - self.uniform()).ln()).sqrt();
         radius * (std::f64::consts::TAU * self.uniform()).cos()
     }
 }
 
-/// What SplitMix64 adds to its state for each number.
+/// SplitMix64's increment of its state.
 pub const GOLDEN_GAMMA: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// SplitMix64's output function (Steele, Lea and Flood 2014) of one step from `x`.
+/// SplitMix64's output function (Steele, Lea and Flood 2014), for the state one step after `x`.
 #[must_use]
 pub const fn split_mix(x: u64) -> u64 {
     let mut z = x.wrapping_add(GOLDEN_GAMMA);

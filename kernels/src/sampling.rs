@@ -1,42 +1,43 @@
-//! Which token comes next: the choice every backend makes alike.
+//! Token sampling, identical on every backend.
 //!
-//! A choice is the largest of logit / temperature + noise among the tokens kept, the noise being a standard Gumbel
-//! variable that is a function of seed, draw and token (arXiv:1611.01144 has the trick): that is a draw from the
-//! softmax, needs one reduction and no sum over the vocabulary, and the same seed chooses the same token on every
-//! device unless two candidates are as near as its rounding.
+//! The sample is the largest logit / temperature + noise among the kept tokens. The noise is a standard Gumbel variable
+//! that is a function of seed, draw and token (the Gumbel-max trick, arXiv:1611.01144). This equals a draw from the
+//! softmax, but needs one reduction and no sum over the vocabulary. A seed selects the same token on every device,
+//! unless the scores of two candidates differ by less than its rounding error.
 
 use crate::rng::{hash, split_mix};
 
-/// How tokens are chosen.
+/// The parameters of sampling.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sampling {
-    /// What logits are divided by; 0 takes the likeliest token.
+    /// The divisor of logits; 0 selects the most likely token.
     pub temperature: f32,
-    /// Tokens kept, the likeliest; those as likely as the last stay as well, as in nanoGPT. 0 keeps all.
+    /// The number of most likely tokens to keep; 0 keeps all. Tokens tied with the last one stay, as in nanoGPT.
     pub top_k: u32,
-    /// The seed of the whole text.
+    /// The seed of the text.
     pub seed: u64,
 }
 
-/// Below it logits divided by the temperature leave what f32 can hold; the likeliest token is all there is by then.
+/// Below this temperature, logits / temperature could overflow f32, so the most likely token is selected.
 const TEMPERATURE_MIN: f32 = 1e-6;
 
 impl Sampling {
-    /// What logits are divided by; none where the likeliest token is taken.
+    /// The divisor of logits; `None` if the most likely token is selected.
     #[must_use]
     pub fn divisor(&self) -> Option<f32> {
         (self.temperature >= TEMPERATURE_MIN).then_some(self.temperature)
     }
 
-    /// The key of the noise of draw number `draw` of the text.
+    /// The noise key of draw number `draw` of the text.
     #[must_use]
     pub fn key(&self, draw: u32) -> u32 {
         (split_mix(split_mix(self.seed) ^ u64::from(draw)) >> 32) as u32
     }
 }
 
-/// Standard Gumbel noise of a token: -ln(-ln(u)), with u from the upper 23 bits of its hash, never 0 or 1. With 24 the
-/// sum below would be rounded, and the largest hash to u = 1 and infinite noise.
+/// Standard Gumbel noise of a token: -ln(-ln(u)), with u from the upper 23 bits of its hash, never 0 or 1.
+///
+/// With 24 bits the sum would be rounded, and the largest hash would give u = 1 and infinite noise.
 #[must_use]
 pub fn gumbel(key: u32, token: u32) -> f32 {
     gumbel_of(hash(key, token))
@@ -47,7 +48,7 @@ fn gumbel_of(hash: u32) -> f32 {
     -(-u.ln()).ln()
 }
 
-/// The `top_k`-th largest logit: what a token needs to be kept. Negative infinity where all are.
+/// The `top_k`-th largest logit, the minimum of a kept token. Negative infinity if all tokens are kept.
 #[must_use]
 pub fn top_k_threshold(logits: &[f32], top_k: u32, scratch: &mut Vec<f32>) -> f32 {
     let k = top_k as usize;
@@ -59,7 +60,7 @@ pub fn top_k_threshold(logits: &[f32], top_k: u32, scratch: &mut Vec<f32>) -> f3
     *scratch.select_nth_unstable_by(k - 1, |a, b| b.total_cmp(a)).1
 }
 
-/// The next token. Of equals the one of the smaller number; a NaN is never chosen.
+/// Samples the next token. Ties go to the smaller token id; NaN is never selected.
 ///
 /// Shapes: `logits` (V). `scratch` is reused between calls.
 #[must_use]
@@ -69,7 +70,8 @@ pub fn sample(logits: &[f32], sampling: &Sampling, draw: u32, scratch: &mut Vec<
     let divisor = sampling.divisor();
     let mut best = (f32::NEG_INFINITY, 0);
     for (&logit, token) in logits.iter().zip(0_u32..) {
-        // Asked first: the noise takes two logarithms, and most tokens of a large vocabulary are not kept.
+        // The threshold is checked first: the noise takes two logarithms, and most tokens of a large vocabulary are not
+        // kept.
         if logit >= threshold {
             let score = divisor.map_or(logit, |divisor| logit / divisor + gumbel(key, token));
             if score > best.0 {
@@ -80,16 +82,16 @@ pub fn sample(logits: &[f32], sampling: &Sampling, draw: u32, scratch: &mut Vec<
     best.1
 }
 
-/// A token that could come next.
+/// A possible next token.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Candidate {
-    /// The token.
+    /// The token id.
     pub token: u32,
-    /// How likely it is, among those that are kept; where the temperature is 0, at a temperature of 1.
+    /// The probability among the kept tokens; if the temperature is 0, the one at temperature 1.
     pub probability: f32,
 }
 
-/// The likeliest `n` tokens of those kept, likeliest first; of equals the one of the smaller number.
+/// Returns the `n` most likely of the kept tokens, in descending order. Ties go to the smaller token id.
 ///
 /// Shapes: `logits` (V). `scratch` is reused between calls.
 #[must_use]
@@ -97,7 +99,7 @@ pub fn candidates(logits: &[f32], sampling: &Sampling, n: usize, scratch: &mut V
     let threshold = top_k_threshold(logits, sampling.top_k, scratch);
     let temperature = sampling.divisor().unwrap_or(1.0);
     let kept = || logits.iter().copied().zip(0..).filter(|&(logit, _)| logit >= threshold);
-    // Few are asked for of many: each goes to its place among those that are best so far.
+    // `n` is small compared with the vocabulary, so each token is inserted into the sorted best ones.
     let mut best: Vec<(f32, u32)> = Vec::with_capacity(n.min(logits.len()) + 1);
     for (logit, token) in kept() {
         if best.len() < n || best.last().is_some_and(|last| logit > last.0) {

@@ -1,115 +1,127 @@
-//! What a training loop asks of whoever trains: the one interface of the trainer on CPU threads and of the one on a card.
+//! The interface between the training loop and the trainers on CPU threads and on a GPU.
 //!
-//! Every question can fail, as a card can while it is asked. A batch is written in place, so that none is copied that
-//! need not be.
+//! Every method can fail, as a GPU can fail at any time. Batches are written in place to avoid copies.
 
 use std::borrow::Cow;
 
+use headroom_text::{self as text, Text};
 use thiserror::Error;
 
+#[cfg(feature = "train")]
+use crate::cpu_train;
 #[cfg(feature = "cuda")]
 use crate::cuda::{self, CudaError};
-#[cfg(feature = "train")]
-use crate::fast;
 use crate::{
-    cpu::{adamw_update::AdamW, gpt::Micro},
     layout::Layout,
+    reference::{adamw_update::AdamW, gpt::Micro},
 };
 
-/// Why a trainer gave no answer.
+/// An error of a trainer.
 #[derive(Debug, Error)]
 pub enum TrainingError {
-    /// The card, or its driver. A kernel that did it is named.
+    /// An error of the GPU or its driver, with the name of the kernel that caused it.
     #[cfg(feature = "cuda")]
     #[error(transparent)]
     Cuda(#[from] CudaError),
-    /// Values of another model.
+    /// A wrong number of values.
     #[error("{given} values are given for {expected} parameters")]
     Length {
         /// Parameters of the model.
         expected: usize,
-        /// Values that were to be theirs.
+        /// The given number of values.
         given: usize,
     },
 }
 
-/// A model that learns, wherever it is computed.
+impl TrainingError {
+    /// The error message.
+    #[must_use]
+    pub fn text(&self) -> Text {
+        match self {
+            #[cfg(feature = "cuda")]
+            Self::Cuda(error) => error.text(),
+            Self::Length { .. } => text::as_is(self.to_string()),
+        }
+    }
+}
+
+/// A model in training, on any backend.
 pub trait Training {
-    /// Where each parameter lies in flat buffers.
+    /// The parameter offsets in flat buffers.
     fn layout(&self) -> &Layout;
 
-    /// What was allocated for it.
+    /// The bytes allocated for training.
     fn allocated_bytes(&self) -> u64;
 
-    /// The batch to be computed next, (B, T) each: inputs and targets, to be written by the caller, each below V.
+    /// The inputs and targets of the next batch, (B, T) each, for the caller to fill with tokens below V.
     fn batch_mut(&mut self) -> (&mut [u32], &mut [u32]);
 
     /// The mean loss of the batch, without dropout.
     ///
     /// # Errors
-    /// The card.
+    /// An error of the GPU.
     fn loss(&mut self) -> Result<f64, TrainingError>;
 
-    /// Forward and backward of the batch: adds to the gradients, and gives the mean loss.
+    /// Runs forward and backward of the batch, adds to the gradients, and returns the mean loss.
     ///
     /// # Errors
-    /// The card.
+    /// An error of the GPU.
     fn micro_step(&mut self, micro: Micro) -> Result<f64, TrainingError>;
 
-    /// The length of all gradients together.
+    /// The norm of all gradients.
     ///
     /// # Errors
-    /// The card.
+    /// An error of the GPU.
     fn gradient_norm(&mut self) -> Result<f64, TrainingError>;
 
-    /// Updates every parameter from its gradient. `weight_decay` is that of matrices; vectors do not decay.
+    /// Updates every parameter from its gradient. `weight_decay` applies to matrices; vectors have none.
     ///
     /// # Errors
-    /// The card.
+    /// An error of the GPU.
     fn update(&mut self, adamw: AdamW) -> Result<(), TrainingError>;
 
-    /// Gives the parameters a fresh model's values, a function of the seed alone.
+    /// Initialises the parameters as of a new model, depending on the seed only.
     ///
     /// # Errors
-    /// The card.
+    /// An error of the GPU.
     fn initialize(&mut self, seed: u64) -> Result<(), TrainingError>;
 
-    /// The parameters, flat as [`Self::layout`] has them.
+    /// The parameters, flat in the order of [`Self::layout`].
     ///
     /// # Errors
-    /// The card.
+    /// An error of the GPU.
     fn params(&self) -> Result<Cow<'_, [f32]>, TrainingError>;
 
     /// AdamW's first and second moments, flat.
     ///
     /// # Errors
-    /// The card.
-    fn moments(&self) -> Result<Moments<'_>, TrainingError>;
+    /// An error of the GPU.
+    fn moments(&self) -> Result<AdamMoments<'_>, TrainingError>;
 
-    /// Writes the parameters.
+    /// Replaces the parameters.
     ///
     /// # Errors
-    /// [`TrainingError::Length`], or the card.
+    /// [`TrainingError::Length`], or an error of the GPU.
     fn set_params(&mut self, params: &[f32]) -> Result<(), TrainingError>;
 
-    /// Writes AdamW's moments.
+    /// Replaces AdamW's moments.
     ///
     /// # Errors
-    /// [`TrainingError::Length`], or the card.
+    /// [`TrainingError::Length`], or an error of the GPU.
     fn set_moments(&mut self, exp_avg: &[f32], exp_avg_sq: &[f32]) -> Result<(), TrainingError>;
 }
 
-/// AdamW's moments, flat: where they are on this machine, else copies.
+/// AdamW's moments, flat: borrowed if they are in host memory, else copied.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Moments<'a> {
-    /// The first.
+pub struct AdamMoments<'a> {
+    /// The first moments.
     pub exp_avg: Cow<'a, [f32]>,
-    /// The second.
+    /// The second moments.
     pub exp_avg_sq: Cow<'a, [f32]>,
 }
 
 #[cfg(feature = "train")]
-impl Training for fast::Trainer {
+impl Training for cpu_train::Trainer {
     fn layout(&self) -> &Layout {
         self.layout()
     }
@@ -131,7 +143,7 @@ impl Training for fast::Trainer {
     }
 
     fn gradient_norm(&mut self) -> Result<f64, TrainingError> {
-        Ok(fast::Trainer::gradient_norm(self))
+        Ok(cpu_train::Trainer::gradient_norm(self))
     }
 
     fn update(&mut self, adamw: AdamW) -> Result<(), TrainingError> {
@@ -148,9 +160,9 @@ impl Training for fast::Trainer {
         Ok(self.params().into())
     }
 
-    fn moments(&self) -> Result<Moments<'_>, TrainingError> {
+    fn moments(&self) -> Result<AdamMoments<'_>, TrainingError> {
         let (exp_avg, exp_avg_sq) = self.moments();
-        Ok(Moments { exp_avg: exp_avg.into(), exp_avg_sq: exp_avg_sq.into() })
+        Ok(AdamMoments { exp_avg: exp_avg.into(), exp_avg_sq: exp_avg_sq.into() })
     }
 
     fn set_params(&mut self, params: &[f32]) -> Result<(), TrainingError> {
@@ -211,9 +223,9 @@ impl Training for cuda::Trainer {
         Ok(self.read_params()?.into())
     }
 
-    fn moments(&self) -> Result<Moments<'_>, TrainingError> {
+    fn moments(&self) -> Result<AdamMoments<'_>, TrainingError> {
         let (exp_avg, exp_avg_sq) = self.read_moments()?;
-        Ok(Moments { exp_avg: exp_avg.into(), exp_avg_sq: exp_avg_sq.into() })
+        Ok(AdamMoments { exp_avg: exp_avg.into(), exp_avg_sq: exp_avg_sq.into() })
     }
 
     fn set_params(&mut self, params: &[f32]) -> Result<(), TrainingError> {

@@ -1,12 +1,15 @@
-//! Weights in safetensors files: GPT-2's under nanoGPT's names or Hugging Face's, and checkpoints of ours.
+//! Weights in safetensors files: GPT-2 under nanoGPT's or Hugging Face's names, and Headroom's checkpoints.
 //!
-//! Reading takes steps, so that a page can do it with a dropped file as well as a program with an open one:
-//! [`header_range`] of the first eight bytes, [`Header::parse`] of those it names, [`Catalogue::new`] of that, which is
-//! where every check that needs no weights is made; then [`Catalogue::take`] of the bytes of each of
-//! [`Catalogue::reads`]. [`load`] does all of it where there is a file to seek in. Nothing is believed: what a header
-//! claims is held against the file's length before anything is allocated for it.
+//! Reading takes several steps, so that both a page with a dropped file and a program with an open file can do it:
+//! 1. [`header_range`] of the first eight bytes;
+//! 2. [`Header::parse`] of the bytes in that range;
+//! 3. [`Catalogue::new`], which makes every check that needs no weights;
+//! 4. [`Catalogue::take`] of the bytes of each of [`Catalogue::reads`].
 //!
-//! Which files there are, and how one replaces another, is the agent's.
+//! [`load`] performs all steps on a seekable file. Files are untrusted: sizes in a header are compared with the file's
+//! length before any allocation.
+//!
+//! Choosing and replacing files is the agent's responsibility.
 
 mod catalogue;
 mod convert;
@@ -19,38 +22,41 @@ mod write;
 
 use std::io::{self, Read as _, Seek, SeekFrom};
 
-use headroom_shared::text::{self, Text};
+use headroom_text::{self as text, Text};
 use thiserror::Error;
 
-pub use catalogue::{Catalogue, HeadsFrom, Note, Origin, Read};
+pub use catalogue::{ByteRange, Catalogue, HeadsFrom, Note, Origin};
 pub use error::WeightsError;
 pub use header::{Header, MAX_HEADER_BYTES, MAX_TENSORS, PREFIX_BYTES, TensorInfo, header_range};
 pub use hints::{Hints, MAX_CONFIG_JSON_BYTES};
 pub use metadata::{Tokenizer, keys};
-pub use names::{CHECKSUMS, Naming, Section};
-pub use write::{Form, HALF_MAX, HeaderWriter, model_header, write_f32, write_model};
+pub use names::{CHECKSUMS, NamingScheme, Section};
+pub use write::{FileFormat, HALF_MAX, HeaderWriter, model_header, write_f32, write_model};
 
-/// How many bytes of weights are read at once where nobody has a reason for another number.
+/// The maximum number of a tensor's axes.
+const MAX_AXES: usize = 8;
+
+/// The default size of a read of weights, in bytes.
 pub const READ_BYTES: usize = 4 << 20;
 
-/// Weights could not be read.
+/// An error while reading weights.
 #[derive(Debug, Error)]
 #[error("{}", self.text())]
 pub enum LoadError {
-    /// The file itself.
+    /// The file cannot be read.
     Io(#[from] io::Error),
-    /// What is in it.
+    /// The file's contents are invalid.
     #[error(transparent)]
     Weights(#[from] WeightsError),
-    /// The machine.
+    /// The machine is out of memory.
     OutOfMemory {
-        /// As f32.
+        /// The size of the weights as f32, in bytes.
         bytes: u64,
     },
 }
 
 impl LoadError {
-    /// What is wrong.
+    /// The error message.
     #[must_use]
     pub fn text(&self) -> Text {
         match self {
@@ -64,7 +70,7 @@ impl LoadError {
 /// Reads a file's header.
 ///
 /// # Errors
-/// The file cannot be read, or is no safetensors file.
+/// The file cannot be read, or is not a safetensors file.
 pub fn read_header(file: &mut (impl io::Read + Seek)) -> Result<Header, LoadError> {
     let file_bytes = file.seek(SeekFrom::End(0))?;
     file.seek(SeekFrom::Start(0))?;
@@ -76,20 +82,20 @@ pub fn read_header(file: &mut (impl io::Read + Seek)) -> Result<Header, LoadErro
     Ok(Header::parse(&header, file_bytes)?)
 }
 
-/// Reads a model's weights, flat as [`crate::layout::Layout`] has them, and what is known of the model.
+/// Reads a model's weights, flat in the order of [`crate::layout::Layout`], and its catalogue.
 ///
 /// # Errors
-/// The file cannot be read, is no model that this program can run, or is larger than the memory.
+/// The file cannot be read, contains no supported model, or exceeds the machine's memory.
 pub fn load(file: &mut (impl io::Read + Seek), hints: &Hints) -> Result<(Catalogue, Vec<f32>), LoadError> {
     let catalogue = Catalogue::new(&read_header(file)?, hints)?;
     let params = read_params(file, &catalogue)?;
     Ok((catalogue, params))
 }
 
-/// Reads the weights that a catalogue names, flat as [`crate::layout::Layout`] has them.
+/// Reads the weights of a catalogue, flat in the order of [`crate::layout::Layout`].
 ///
 /// # Errors
-/// The file cannot be read, has other bytes than its header says, or is larger than the memory.
+/// The file cannot be read, does not match its header, or exceeds the machine's memory.
 pub fn read_params(file: &mut (impl io::Read + Seek), catalogue: &Catalogue) -> Result<Vec<f32>, LoadError> {
     let mut params = zeros(catalogue.layout().len())?;
     let mut bytes = Vec::new();
@@ -102,10 +108,10 @@ pub fn read_params(file: &mut (impl io::Read + Seek), catalogue: &Catalogue) -> 
     Ok(params)
 }
 
-/// As many zeros, or an error where `vec!` would end the program.
+/// Allocates zeros. Unlike `vec!`, it returns an error if the machine is out of memory.
 ///
 /// # Errors
-/// The memory is not there.
+/// The machine is out of memory.
 pub fn zeros(len: usize) -> Result<Vec<f32>, LoadError> {
     let mut zeros = Vec::new();
     zeros.try_reserve_exact(len).map_err(|_| LoadError::OutOfMemory { bytes: len as u64 * 4 })?;

@@ -1,10 +1,12 @@
-//! The engine that generates text on WebGPU: in a browser through its own API, natively through Vulkan.
+//! Text generation on WebGPU: in a browser through its API, natively through Vulkan.
 //!
-//! A forward is a list of dispatches, made once; a token is one submission, and only what was asked for comes back.
-//! Every buffer is allocated at the start from one list (`headroom_shared::gpt::buffers::inference`). WebGPU's default
-//! limits are enough: a tensor beyond a binding's 128 MiB is in pieces. Reads are async, so that the same code runs in a
-//! browser's worker; natively they are ready when they are awaited, and [`block_on`] is all they take.
-//! The text's ends, tokenizers and files are the caller's.
+//! The forward pass is a list of dispatches, created once. A token takes one submission, and only requested results are
+//! copied back. All buffers are allocated at the start from one list (`headroom_planner::gpt::buffers::inference`).
+//! WebGPU's default limits suffice: a tensor larger than a binding's 128 MiB is split into pieces.
+//!
+//! Reads are async, so that the same code runs in a browser's worker. Natively their futures are ready when first
+//! polled, and [`block_on`] suffices to wait for them. Stop conditions, tokenizers and files are the caller's
+//! responsibility.
 
 #[cfg(not(target_arch = "wasm32"))]
 mod copy;
@@ -24,6 +26,6 @@ pub use copy::copy_bytes_per_second;
 pub use device::{Gpu, Request};
 pub use error::GpuError;
 pub use generator::{Generator, Options, Step};
-pub use memory::Allocated;
+pub use memory::PlannedBuffer;
 #[cfg(not(target_arch = "wasm32"))]
 pub use read::block_on;

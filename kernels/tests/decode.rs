@@ -1,20 +1,22 @@
-//! Inference on the CPU against the reference: logits, attention, tokens, and what happens past the context.
+//! CPU inference compared with the reference: logits, attention, tokens, and texts longer than the context.
 
 use headroom_kernels::{
-    cpu::{
-        Real as _,
-        gpt::{DropoutPass, Gpt},
-    },
     decode::{DecodeError, Decoder, Storage},
     layout::Layout,
+    reference::{
+        RealNumber as _,
+        gpt::{DropoutPass, Gpt},
+    },
     rng::Stream,
     sampling::{Sampling, sample},
 };
-use headroom_shared::gpt::{GptConfig, GptShape, tensors::Tensor};
+use headroom_languages as _;
+use headroom_planner::gpt::{GptConfig, GptShape, tensors::Tensor};
 
-/// Logits are of the order of 1; f32 sums of a hundred products round in the seventh place, and layers add that up.
+/// Logits are about 1. f32 sums of a hundred products have rounding errors in the seventh digit, which add up over
+/// layers.
 const TOLERANCE: f32 = 2e-5;
-/// Steps of 16-bit integers are 1e-4 of a weight's deviation, and some hundred add up as their root.
+/// Steps of 16-bit integers are 1e-4 of a weight's standard deviation, and some hundred add up as their square root.
 const INT16_TOLERANCE: f32 = 1e-3;
 
 fn config(n_layer: u64, n_head: u64, n_embd: u64, block_size: u64, vocab_size: u64, bias: bool) -> GptConfig {
@@ -22,7 +24,7 @@ fn config(n_layer: u64, n_head: u64, n_embd: u64, block_size: u64, vocab_size: u
     GptConfig::new(shape).expect("valid")
 }
 
-/// Prime and odd sizes, one of everything, and sizes that fill whole vectors.
+/// Prime and odd sizes, sizes of one, and sizes that fill whole vectors.
 fn shapes() -> Vec<GptConfig> {
     vec![
         config(1, 1, 1, 1, 1, true),
@@ -35,7 +37,7 @@ fn shapes() -> Vec<GptConfig> {
     ]
 }
 
-/// Weights as large as a trained model's, so that attention is not flat and every layer matters.
+/// Weights as large as a trained model's, so that attention is not uniform and every layer matters.
 #[expect(clippy::cast_possible_truncation, reason = "random weights")]
 fn weights(config: &GptConfig) -> Vec<f32> {
     let layout = Layout::new(config).expect("small");
@@ -56,7 +58,7 @@ fn text(config: &GptConfig, n: usize) -> Vec<u32> {
     (0..n).map(|_| u32::try_from(stream.below(config.vocab_size())).expect("small")).collect()
 }
 
-/// The reference's logits of every position of a text, one sequence.
+/// The reference's logits at every position of a text, as one sequence.
 fn reference(config: &GptConfig, weights: &[f32], text: &[u32]) -> Vec<f32> {
     let gpt = Gpt::new(config, text.len()).expect("small");
     gpt.forward(weights, text, text, DropoutPass::NONE).logits
@@ -66,7 +68,7 @@ fn reference(config: &GptConfig, weights: &[f32], text: &[u32]) -> Vec<f32> {
 fn check(got: &[f32], want: &[f32], tolerance: f32, what: &str) {
     assert_eq!(got.len(), want.len(), "{what}");
     for (i, (got, want)) in got.iter().zip(want).enumerate() {
-        // Written so that a NaN fails.
+        // Written such that NaN fails.
         assert!((got - want).abs() <= tolerance * (1.0 + want.abs()), "{what}, logit {i}: {got} instead of {want}");
     }
 }
@@ -177,7 +179,7 @@ fn attention_is_a_softmax_over_the_positions_so_far() {
     }
     assert!(decoder.attention(2, 0).is_none() && decoder.attention(0, 4).is_none());
 
-    // The first layer's, worked out from the definition.
+    // The first layer's attention, computed from the definition.
     let layout = Layout::new(&config).expect("small");
     let part = |tensor, layer| &weights[layout.range(tensor, layer).expect("there")];
     let (wte, wpe) = (part(Tensor::Wte, None), part(Tensor::Wpe, None));
@@ -209,7 +211,7 @@ fn the_likeliest_tokens_come_first_with_their_probabilities() {
     let mut decoder = Decoder::new(&config, &weights(&config), Storage::Int16).expect("small");
     let mut likeliest = vec![(1, 1.0)];
     decoder.likeliest(5, &mut likeliest);
-    assert!(likeliest.is_empty(), "nothing follows nothing");
+    assert!(likeliest.is_empty(), "an empty text has no next token");
     decoder.prefill(&[3, 1, 4]).expect("of the vocabulary");
     decoder.likeliest(100, &mut likeliest);
     assert_eq!(likeliest.len(), 53);
@@ -223,7 +225,7 @@ fn the_likeliest_tokens_come_first_with_their_probabilities() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused_and_changes_nothing() {
+fn oversized_model_is_refused_without_change() {
     let config = config(1, 2, 16, 8, 53, false);
     let mut weights = weights(&config);
     let wrong = Decoder::new(&config, &weights[1..], Storage::F32).expect_err("one weight is missing");
@@ -241,7 +243,7 @@ fn what_does_not_fit_is_refused_and_changes_nothing() {
     assert_eq!(no_bias.to_string(), "the model has no transformer.ln_f.bias");
     assert!(decoder.load(Tensor::Ln1W, Some(1), &[0.0; 16]).is_err(), "no second block");
     weights[5] = f32::NAN;
-    let nan = Decoder::new(&config, &weights, Storage::Int16).expect_err("a weight that is none");
+    let nan = Decoder::new(&config, &weights, Storage::Int16).expect_err("a weight is NaN");
     assert_eq!(nan, DecodeError::NotFinite { tensor: "transformer.wte.weight".to_owned() });
 }
 
@@ -252,7 +254,7 @@ fn a_model_of_other_weights_does_not_pass() {
     let mut weights = weights(&config);
     let want = reference(&config, &weights, &[1, 2, 3]);
     let layout = Layout::new(&config).expect("small");
-    // One weight of the last block's last matrix.
+    // Changes one weight of the last block's last matrix.
     weights[layout.range(Tensor::FcProjW, Some(1)).expect("there").start] += 0.05;
     let mut decoder = Decoder::new(&config, &weights, Storage::Int16).expect("small");
     check(decoder.prefill(&[1, 2, 3]).expect("of the vocabulary"), &want[26..], INT16_TOLERANCE, "other weights");

@@ -1,4 +1,4 @@
-//! Memory of inference on the CPU: what is planned is allocated, to the byte, and nothing after the start.
+//! Memory of CPU inference: allocations equal the plan to the byte, and none occur after creation.
 
 use std::{
     alloc::{GlobalAlloc, Layout as Bytes, System},
@@ -10,9 +10,9 @@ use headroom_kernels::{
     layout::Layout,
     sampling::Sampling,
 };
-use headroom_shared::gpt::{GptConfig, GptShape, buffers};
+use headroom_planner::gpt::{GptConfig, GptShape, buffers};
 
-/// Counts what this thread allocates.
+/// An allocator that counts this thread's allocations.
 struct Counting;
 
 thread_local! {
@@ -29,16 +29,16 @@ fn signed(bytes: usize) -> i64 {
     i64::try_from(bytes).unwrap_or(i64::MAX)
 }
 
-// SAFETY: every call goes to the system's allocator as it is; counting allocates nothing.
+// SAFETY: every call is forwarded to the system's allocator; counting allocates nothing.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, bytes: Bytes) -> *mut u8 {
         count(1, signed(bytes.size()));
-        // SAFETY: the caller's.
+        // SAFETY: promised by the caller.
         unsafe { System.alloc(bytes) }
     }
     unsafe fn dealloc(&self, at: *mut u8, bytes: Bytes) {
         count(0, -signed(bytes.size()));
-        // SAFETY: the caller's.
+        // SAFETY: promised by the caller.
         unsafe { System.dealloc(at, bytes) }
     }
 }
@@ -60,9 +60,9 @@ fn decoder(config: &GptConfig, storage: Storage) -> (Decoder, i64) {
 }
 
 #[test]
-fn what_is_planned_is_allocated_to_the_byte() {
+fn planned_bytes_equal_allocated_bytes() {
     for storage in [Storage::F32, Storage::Int16] {
-        // What the decoder knows besides its buffers depends on the number of tensors alone.
+        // The decoder's memory besides its buffers depends only on the number of tensors.
         let mut besides = Vec::new();
         for config in [config(1, 2, 1), config(64, 48, 301), config(33, 34, 77), config(12, 26, 5003)] {
             let planned = buffers::decoder(&config, storage).expect("small");

@@ -1,10 +1,10 @@
-//! Every gradient of the reference against finite differences of its loss, in f64.
+//! Compares every gradient of the reference with finite differences of its loss, in f64.
 
 use headroom_kernels::{
-    cpu::gpt::{DropoutPass, Gpt},
+    reference::gpt::{DropoutPass, Gpt},
     rng::Stream,
 };
-use headroom_shared::gpt::{GptConfig, GptShape};
+use headroom_planner::gpt::{GptConfig, GptShape};
 
 const SHAPE: GptShape =
     GptShape { n_layer: 2, n_head: 2, n_embd: 6, block_size: 5, vocab_size: 7, dropout: 0.0, bias: true };
@@ -20,7 +20,7 @@ struct Case {
 fn case(shape: GptShape, t: usize, p: f64) -> Case {
     let gpt = Gpt::new(&GptConfig::new(shape).expect("valid"), t).expect("small");
     let mut stream = Stream::new(42, 0);
-    // Larger than a fresh model's, so that no gradient is too small to be seen.
+    // Larger than a new model's, so that every gradient is large enough to check.
     let params = (0..gpt.layout().len()).map(|_| 0.4 * stream.normal()).collect();
     let mut tokens = || (0..3 * t).map(|_| u32::try_from(stream.below(shape.vocab_size)).expect("small")).collect();
     let (inp, targets) = (tokens(), tokens());
@@ -39,11 +39,11 @@ impl Case {
         grads
     }
 
-    /// The worst difference of any element of any tensor, with its name.
+    /// The largest relative error of any tensor's element, with the tensor's name.
     fn worst(&self, grads: &[f64]) -> (f64, String) {
         let mut worst = (0.0, String::new());
         for entry in self.gpt.layout().entries() {
-            // All of a vector, and of a matrix a prime stride that meets every row.
+            // All elements of a vector, and of a matrix every fifth, a stride that reaches every row.
             for i in entry.range.clone().step_by(if entry.shape.len() > 1 { 5 } else { 1 }) {
                 let step = 1e-5;
                 let mut params = self.params.clone();

@@ -1,6 +1,6 @@
-//! The committed PTX against the CUDA sources, by reading both: no compiler, no card.
+//! Compares the committed PTX with the CUDA sources as text, without compiler or GPU.
 //!
-//! What these cannot see, `cargo xtask kernels --check` compiles again.
+//! `cargo xtask kernels --check` recompiles the kernels and detects what these tests cannot.
 
 use serde_json::Value;
 use std::{
@@ -9,7 +9,7 @@ use std::{
     path::Path,
 };
 
-/// Files of a folder below kernels with that ending: their texts, by their names without it.
+/// The contents of all files with an extension in a directory below kernels, by their names without extension.
 fn files(folder: &str, ending: &str) -> BTreeMap<String, String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
     let paths = fs::read_dir(&folder).expect("a folder").map(|entry| entry.expect("a readable entry").path());
@@ -24,7 +24,7 @@ fn files(folder: &str, ending: &str) -> BTreeMap<String, String> {
     texts
 }
 
-/// Names of the entries that CUDA C++ declares: `KERNEL name(` and `KERNEL BOUNDS(…) name(`.
+/// Names of the kernels that CUDA C++ declares: `KERNEL name(` and `KERNEL BOUNDS(…) name(`.
 fn declared(source: &str) -> Vec<String> {
     let code: String = source.lines().map(|line| line.split("//").next().unwrap_or("").to_owned() + "\n").collect();
     let after = code.split("KERNEL").skip(1).map(str::trim_start);
@@ -32,13 +32,13 @@ fn declared(source: &str) -> Vec<String> {
         .map(|rest| {
             let bounded = rest.strip_prefix("BOUNDS(").and_then(|rest| rest.split_once(')'));
             let name = bounded.map_or(rest, |(_, rest)| rest).split('(').next().unwrap_or("").trim();
-            assert!(name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_'), "`{name}` is no name of an entry");
+            assert!(name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_'), "`{name}` is not an entry name");
             name.to_owned()
         })
         .collect()
 }
 
-/// Entries of PTX, each with the types of its parameters.
+/// The kernels of a PTX file, each with the types of its parameters.
 fn compiled(ptx: &str) -> BTreeMap<String, Vec<String>> {
     let entries = ptx.split(".visible .entry ").skip(1).map(|rest| rest.split_once(')').expect("parameters end").0);
     entries
@@ -50,7 +50,7 @@ fn compiled(ptx: &str) -> BTreeMap<String, Vec<String>> {
         .collect()
 }
 
-/// Instructions that add or compare floats in memory, in whatever order threads come.
+/// Atomic floating-point instructions, whose result depends on the order of threads.
 fn float_atomics(ptx: &str) -> Vec<&str> {
     let is_atomic = |line: &&str| ["atom.", "red."].iter().any(|start| line.starts_with(start));
     let of_floats = |line: &&str| {
@@ -61,7 +61,7 @@ fn float_atomics(ptx: &str) -> Vec<&str> {
     };
     let instructions = ptx.lines().map(|line| {
         let line = line.trim_start();
-        // Behind a condition: `@%p1 red.global.add.f32`.
+        // The instruction may follow a predicate: `@%p1 red.global.add.f32`.
         if line.starts_with('@') { line.split_once(' ').map_or("", |(_, rest)| rest.trim_start()) } else { line }
     });
     instructions.filter(|line| is_atomic(line) && of_floats(line)).collect()
@@ -84,7 +84,7 @@ fn every_entry_is_in_the_ptx_of_its_file_and_in_the_manifest() {
         let entries = manifest["kernels"][op]["entries"].as_object().expect("entries");
         assert_eq!(names, entries.keys().collect(), "{op}: cargo xtask kernels");
         for name in declared {
-            // A host that has all files loaded finds a kernel by its name alone.
+            // A host that loads all files finds a kernel by its name alone.
             if let Some(other) = seen.insert(name.clone(), op) {
                 panic!("{name} is in {op}.cu and in {other}.cu");
             }
@@ -92,7 +92,7 @@ fn every_entry_is_in_the_ptx_of_its_file_and_in_the_manifest() {
     }
 }
 
-/// The host and the emulator's driver pass nothing else.
+/// The host and the emulator's driver support no other parameter types.
 #[test]
 fn parameters_are_pointers_whole_numbers_and_floats() {
     let mut n_parameters = 0;
@@ -107,7 +107,7 @@ fn parameters_are_pointers_whole_numbers_and_floats() {
     assert!(n_parameters > 0);
 }
 
-/// Their order would be another in every run.
+/// The order of additions would differ between runs.
 #[test]
 fn no_floats_are_added_in_an_order_of_chance() {
     for (op, ptx) in files("ptx", "ptx") {
@@ -115,18 +115,18 @@ fn no_floats_are_added_in_an_order_of_chance() {
     }
 }
 
-/// What a driver of CUDA 12.4 reads, and nothing of the machine that it was made on.
+/// The PTX version of CUDA 12.4's driver, and no information about the build machine.
 #[test]
 fn the_ptx_is_of_one_version_and_of_no_machine() {
     for (op, ptx) in files("ptx", "ptx") {
         for line in [".version 8.4", ".target sm_80", ".address_size 64"] {
-            assert!(ptx.lines().any(|found| found == line), "{op}.ptx does not say {line}");
+            assert!(ptx.lines().any(|found| found == line), "{op}.ptx lacks {line}");
         }
-        assert!(!ptx.contains(".file") && !ptx.contains(".loc\t"), "{op}.ptx has lines of a file that lies somewhere");
+        assert!(!ptx.contains(".file") && !ptx.contains(".loc\t"), "{op}.ptx has line information");
     }
 }
 
-// What reads them finds what it is for.
+// Tests of the parsers above.
 
 #[test]
 fn entries_are_found_in_sources() {

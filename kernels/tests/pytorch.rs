@@ -1,18 +1,18 @@
-//! The reference and the trainer against PyTorch's figures in tests/golden/pytorch_gpt.
+//! Compares the reference and the CPU trainer with PyTorch's values in tests/golden/pytorch_gpt.
 
 use std::collections::BTreeMap;
 
 use headroom_kernels::{
-    cpu::{
-        Real,
+    cpu_train::{Micro, Trainer},
+    layout::Layout,
+    reference::{
+        RealNumber,
         adamw_update::{AdamW, adamw_update},
         global_norm::{clip_scale, sum_of_squares},
         gpt::{DropoutPass, Gpt},
     },
-    fast::{Micro, Trainer},
-    layout::Layout,
 };
-use headroom_shared::gpt::{GptConfig, GptShape};
+use headroom_planner::gpt::{GptConfig, GptShape};
 use serde::Deserialize;
 
 #[derive(Deserialize)]
@@ -52,14 +52,14 @@ impl Golden {
     }
 }
 
-/// Tensors by name, flat as the layout has them.
+/// Tensors by name, flat in the layout's order.
 fn flat(layout: &Layout, tensors: &BTreeMap<String, Vec<f64>>) -> Vec<f64> {
     assert_eq!(layout.entries().len(), tensors.len(), "every tensor is in the file");
     layout.entries().iter().flat_map(|entry| &tensors[&entry.name]).copied().collect()
 }
 
 #[track_caller]
-fn check<F: Real>(what: &str, got: &[F], want: &[f64], tolerance: f64) {
+fn check<F: RealNumber>(what: &str, got: &[F], want: &[f64], tolerance: f64) {
     assert_eq!(got.len(), want.len(), "{what}");
     for (i, (got, want)) in got.iter().zip(want).enumerate() {
         let error = (got.wide() - want).abs();
@@ -67,8 +67,8 @@ fn check<F: Real>(what: &str, got: &[F], want: &[f64], tolerance: f64) {
     }
 }
 
-/// make.py's, larger than the default: with 1e-8 a gradient that is nothing but rounding, as of the biases of keys, makes
-/// a step of full length.
+/// The value of make.py, larger than the default. With 1e-8, a gradient that is only rounding error, as of the biases
+/// of keys, causes a step of full length.
 const EPS: f64 = 1e-4;
 
 const fn adamw(step: u64, gradient_scale: f64) -> AdamW {

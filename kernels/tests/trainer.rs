@@ -1,17 +1,17 @@
-//! The trainer on threads against the reference in f64: losses, every gradient, updates; and that it repeats itself.
+//! Compares the CPU trainer with the reference in f64: losses, every gradient and updates. Also checks determinism.
 
 use headroom_kernels::{
-    cpu::{
-        Real,
+    cpu_train::{Micro, Trainer},
+    reference::{
+        RealNumber,
         adamw_update::{AdamW, adamw_update},
         gpt::{DropoutPass, Gpt},
     },
-    fast::{Micro, Trainer},
     rng::Stream,
 };
-use headroom_shared::gpt::{GptConfig, GptShape};
+use headroom_planner::gpt::{GptConfig, GptShape};
 
-/// Widths that no vector divides, and blocks of attention that are not full.
+/// Widths that are not multiples of a vector, and partial attention blocks.
 const ODD: GptShape =
     GptShape { n_layer: 2, n_head: 3, n_embd: 33, block_size: 67, vocab_size: 101, dropout: 0.0, bias: true };
 
@@ -31,7 +31,7 @@ fn config(shape: GptShape) -> GptConfig {
 
 fn trainer(shape: GptShape, batch_size: u64, threads: usize) -> Trainer {
     let mut trainer = Trainer::new(&config(shape), batch_size, threads).expect("small");
-    // Larger than a fresh model's, so that no gradient is too small to be seen.
+    // Larger than a new model's, so that every gradient is large enough to check.
     let mut stream = Stream::new(42, 0);
     let layout = trainer.layout().clone();
     let (params, ..) = trainer.state_mut();
@@ -43,7 +43,7 @@ fn trainer(shape: GptShape, batch_size: u64, threads: usize) -> Trainer {
     trainer
 }
 
-/// Batch number `i` of a run.
+/// Fills in batch number `i` of a run.
 fn fill(trainer: &mut Trainer, shape: GptShape, i: u64) -> (Vec<u32>, Vec<u32>) {
     let mut stream = Stream::new(7, i);
     let (x, y) = trainer.batch_mut();
@@ -53,7 +53,7 @@ fn fill(trainer: &mut Trainer, shape: GptShape, i: u64) -> (Vec<u32>, Vec<u32>) 
     (x.to_vec(), y.to_vec())
 }
 
-/// The worst |got - want| over the largest |want| of the same tensor.
+/// The largest absolute error, relative to the largest magnitude in the same tensor of the reference.
 fn worst(trainer: &Trainer, got: &[f32], want: &[f64]) -> (f64, String) {
     let mut worst = (0.0, String::new());
     assert_eq!(got.len(), want.len());
@@ -70,7 +70,7 @@ fn worst(trainer: &Trainer, got: &[f32], want: &[f64]) -> (f64, String) {
     worst
 }
 
-/// What f32 leaves of a gradient: sums of some hundred products of rounded numbers.
+/// The rounding error of a gradient in f32: sums of some hundred products of rounded numbers.
 const TOLERANCE: f64 = 3e-5;
 
 #[track_caller]
@@ -97,7 +97,7 @@ fn check(shape: GptShape, batch_size: u64, threads: usize) {
     check_update(&mut trainer, params);
 }
 
-/// Two updates from the trainer's own gradients: the direction of one near zero is chance otherwise.
+/// Compares two updates from the trainer's own gradients, as the sign of a gradient near zero is random.
 #[track_caller]
 fn check_update(trainer: &mut Trainer, mut params: Vec<f64>) {
     let grads: Vec<f64> = trainer.grads().iter().map(|&g| f64::from(g)).collect();
@@ -200,7 +200,7 @@ fn one_batch_is_learnt_by_heart() {
 }
 
 #[test]
-fn what_is_allocated_is_what_was_planned() {
+fn allocated_buffers_equal_plan() {
     for dropout in [0.0, 0.1] {
         let trainer = Trainer::new(&config(GptShape { dropout, ..ODD }), 3, 2).expect("small");
         assert_eq!(trainer.allocated_bytes(), trainer.planned().bytes());

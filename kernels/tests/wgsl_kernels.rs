@@ -1,4 +1,4 @@
-//! Every kernel against its twin on the CPU, on whatever adapter there is.
+//! Compares every WGSL kernel with its CPU reference, on any adapter.
 #![cfg(feature = "wgpu")]
 
 mod gpu;
@@ -7,18 +7,18 @@ mod kernel;
 
 use gpu::{check, gpu, normals, tokens};
 use headroom_kernels::{
-    cpu::{
+    reference::{
         cached::{Cache, attention_cached, attention_weights, cache_append},
         encoder::{Positions, encoder_forward},
         layernorm_forward::{self, layernorm_forward},
-        matvec_forward::{After, matvec_forward},
+        matvec_forward::{Epilogue, matvec_forward},
     },
     sampling::{Sampling, candidates, sample},
     wgpu::shader::{Kernel, Weights},
 };
 use kernel::{Run, bits, matrix, numbers, stored};
 
-/// How matrices are read here: packed words everywhere, f16 where the adapter has it.
+/// The weight formats that the adapter supports: packed words everywhere, f16 only with support.
 fn ways() -> Vec<Weights> {
     Weights::ALL.into_iter().filter(|&weights| weights != Weights::F16 || gpu().has_f16()).collect()
 }
@@ -55,7 +55,7 @@ fn encoder_adds_the_two_embeddings() {
                 groups: (narrow((c / 8).div_ceil(16)), narrow(n)),
             };
             check("encoder", &run(0, v, &vec![0.0; n * c]).numbers(&gpu(), 0), &want);
-            // In two pieces, each writing the tokens that it has.
+            // In two passes, each of which writes its own tokens only.
             let split = v / 2 / 4 * 4;
             if split > 0 {
                 let half = run(0, split, &vec![0.0; n * c]).numbers(&gpu(), 0);
@@ -113,13 +113,13 @@ fn layernorm_normalises_the_channels_before_the_padding() {
     }
 }
 
-/// Both kernels of a linear layer, over rows, in pieces and not.
+/// Checks both kernels of a linear layer, over rows, with and without division into pieces.
 fn linear(
     kernel: Kernel,
     weights: Weights,
     (n, oc, c): (usize, usize, usize),
     bias: bool,
-    after: After,
+    after: Epilogue,
     tuning: (u32, u32),
 ) {
     let deviation = 1.0 / (c as f32).sqrt();
@@ -134,10 +134,10 @@ fn linear(
             continue;
         }
         let after = match after {
-            After::Nothing => 0.0,
-            After::Gelu => 1.0,
-            After::GeluTanh => 2.0,
-            After::Residual => 3.0,
+            Epilogue::Nothing => 0.0,
+            Epilogue::Gelu => 1.0,
+            Epilogue::GeluTanh => 2.0,
+            Epilogue::Residual => 3.0,
         };
         let mut constants = vec![
             ("C", c as f64),
@@ -179,7 +179,7 @@ fn linear(
     check("linear", &numbers(&out), &want);
 }
 
-const AFTERS: [After; 4] = [After::Nothing, After::Gelu, After::GeluTanh, After::Residual];
+const AFTERS: [Epilogue; 4] = [Epilogue::Nothing, Epilogue::Gelu, Epilogue::GeluTanh, Epilogue::Residual];
 
 #[test]
 fn matvec_is_a_linear_layer_with_what_follows() {
@@ -205,11 +205,11 @@ fn matmul_is_a_linear_layer_with_what_follows() {
     }
 }
 
-/// Every value of GELU that a model meets, in both forms.
+/// GELU over the range of values in a model, in both forms.
 #[test]
 fn gelu_is_the_twins() {
     let (oc, c) = (4000, 8);
-    for after in [After::Gelu, After::GeluTanh] {
+    for after in [Epilogue::Gelu, Epilogue::GeluTanh] {
         let inp = [1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0];
         let weight: Vec<f32> = (0..oc * c).map(|i| (i / c) as f32 * 0.006 - 12.0).collect();
         let mut want = vec![0.0; oc];
@@ -223,7 +223,7 @@ fn gelu_is_the_twins() {
                 ("C", 8.0),
                 ("ROWS", oc as f64),
                 ("BIAS", 0.0),
-                ("AFTER", if after == After::Gelu { 1.0 } else { 2.0 }),
+                ("AFTER", if after == Epilogue::Gelu { 1.0 } else { 2.0 }),
             ],
             buffers: vec![(0, vec![0; oc]), (1, bits(&inp)), (2, matrix(&weight, c, Weights::F32)), (3, vec![0; 4])],
             pass: None,
@@ -235,7 +235,7 @@ fn gelu_is_the_twins() {
 
 #[test]
 fn attention_over_the_cache_is_the_twins() {
-    // The last two have more keys than a tile, one of them large scores.
+    // The last two have more keys than a tile, and the very last has large scores.
     for (first, n, nh, hs, t, lanes, large) in [
         (0, 1, 1, 8, 4, 16_u32, 1.0),
         (6, 1, 3, 16, 8, 16, 1.0),
@@ -276,7 +276,7 @@ fn attention_over_the_cache_is_the_twins() {
         };
         check("attention", &attention.numbers(&gpu(), 0), &want);
 
-        // Only the last few queries of the longest.
+        // The attention weights of this pass's queries only.
         let queries = first..first + n;
         let columns = t;
         let mut want = vec![0.0; columns * columns];
@@ -297,7 +297,7 @@ fn attention_over_the_cache_is_the_twins() {
     }
 }
 
-/// The token, the token behind the text, and the candidates.
+/// Runs the sampling kernel. Returns the token, the token after the text, and the candidates.
 fn choice(logits: &[f32], sampling: &Sampling, draw: u32, n_top: u32, lanes: u32) {
     let v = logits.len();
     let mut asked = pass(2, 1);
@@ -310,27 +310,27 @@ fn choice(logits: &[f32], sampling: &Sampling, draw: u32, n_top: u32, lanes: u32
         pass: Some(asked),
         groups: (1, 1),
     };
-    let [told, text] = &run.read(&gpu(), &[0, 1])[..] else { panic!("two buffers") };
+    let [output, text] = &run.read(&gpu(), &[0, 1])[..] else { panic!("two buffers") };
     let scratch = &mut Vec::new();
     let want = sample(logits, sampling, draw, scratch);
     assert_eq!(
-        told[0], want,
+        output[0], want,
         "{sampling:?} draw {draw} of {v}: {} instead of {}",
-        logits[told[0] as usize], logits[want as usize]
+        logits[output[0] as usize], logits[want as usize]
     );
     assert_eq!(text[..], [9, 9, 9, want]);
     let wanted = candidates(logits, sampling, n_top as usize, scratch);
-    let told: Vec<(u32, f32)> =
-        (0..n_top as usize).map(|i| (told[2 + 2 * i], f32::from_bits(told[3 + 2 * i]))).collect();
-    let told: Vec<_> = told.into_iter().take_while(|&(token, _)| token != u32::MAX).collect();
-    assert_eq!(told.len(), wanted.len());
+    let output: Vec<(u32, f32)> =
+        (0..n_top as usize).map(|i| (output[2 + 2 * i], f32::from_bits(output[3 + 2 * i]))).collect();
+    let output: Vec<_> = output.into_iter().take_while(|&(token, _)| token != u32::MAX).collect();
+    assert_eq!(output.len(), wanted.len());
     if wanted.is_empty() {
         return;
     }
     let tokens: Vec<u32> = wanted.iter().map(|candidate| candidate.token).collect();
-    assert_eq!(told.iter().map(|&(token, _)| token).collect::<Vec<_>>(), tokens);
+    assert_eq!(output.iter().map(|&(token, _)| token).collect::<Vec<_>>(), tokens);
     let probabilities: Vec<f32> = wanted.iter().map(|candidate| candidate.probability).collect();
-    check("probability", &told.iter().map(|&(_, p)| p).collect::<Vec<_>>(), &probabilities);
+    check("probability", &output.iter().map(|&(_, p)| p).collect::<Vec<_>>(), &probabilities);
 }
 
 #[test]

@@ -1,21 +1,22 @@
-//! The whole engine against the reference: logits, tokens, attention weights, memory; and what it refuses.
+//! Compares the WebGPU engine with the reference: logits, tokens, attention weights and memory. Also checks its errors.
 #![cfg(feature = "wgpu")]
 
 mod gpu;
 
 use gpu::{check, config, gpu, normals, tokens};
 use headroom_kernels::{
-    cpu::{
+    layout::Layout,
+    reference::{
         gpt::{DropoutPass, Gpt},
         pack::{half_bits, half_value},
     },
-    layout::Layout,
     sampling::{Sampling, sample},
     wgpu::{Generator, Gpu, GpuError, Options, Request, block_on},
 };
-use headroom_shared::gpt::{GptConfig, buffers::inference::Inference, tensors::Tensor};
+use headroom_languages as _;
+use headroom_planner::gpt::{GptConfig, buffers::inference::Inference, tensors::Tensor};
 
-/// Parameters larger than a fresh model's, so that logits differ from each other.
+/// Parameters larger than a new model's, so that logits differ from each other.
 fn parameters(config: &GptConfig) -> Vec<f32> {
     let layout = Layout::new(config).expect("small");
     let mut flat = normals(layout.len(), 0.15, 21);
@@ -27,7 +28,7 @@ fn parameters(config: &GptConfig) -> Vec<f32> {
     flat
 }
 
-/// The reference's logits for the last of some tokens.
+/// The reference's logits for the last token of a text.
 fn reference(config: &GptConfig, flat: &[f32], text: &[u32]) -> Vec<f32> {
     let gpt = Gpt::new(config, text.len()).expect("small");
     let pass = gpt.forward(flat, text, text, DropoutPass::NONE);
@@ -35,7 +36,7 @@ fn reference(config: &GptConfig, flat: &[f32], text: &[u32]) -> Vec<f32> {
     pass.logits[(text.len() - 1) * v..].to_vec()
 }
 
-/// The parameters as they are once matrices are stored in half precision.
+/// The parameters after rounding of matrices to half precision.
 fn rounded(config: &GptConfig, flat: &[f32]) -> Vec<f32> {
     let mut flat = flat.to_vec();
     let layout = Layout::new(config).expect("small");
@@ -52,7 +53,7 @@ fn generator(gpu: &Gpu, config: &GptConfig, options: Options, flat: &[f32]) -> G
     generator
 }
 
-/// A prompt and what follows, logits and tokens, against the reference.
+/// Compares the logits and tokens of a prompt and the generated text with the reference.
 #[track_caller]
 fn follow(gpu: &Gpu, config: &GptConfig, options: Options, prompt: usize, steps: usize) {
     let flat = parameters(config);
@@ -111,7 +112,7 @@ fn half_precision_is_that_of_rounded_weights() {
     follow(&packed, &config, options, 4, 6);
 }
 
-/// As on a GPU: tiles through workgroup memory for the prompt, split rows for a token, larger workgroups.
+/// The kernels for GPUs: prompt tiles in workgroup memory, split rows for a token, and larger workgroups.
 #[test]
 fn the_ways_of_hardware_are_the_same_model() {
     let request = Request { as_hardware: true, ..Request::default() };
@@ -123,7 +124,7 @@ fn the_ways_of_hardware_are_the_same_model() {
 
 #[test]
 fn matrices_in_pieces_change_nothing() {
-    // Rows of 64 channels are 256 bytes: no binding takes more than 56, or 12 of the wide ones.
+    // A row of 64 channels has 256 bytes, so that a binding holds at most 56 rows, or 12 of the wide ones.
     let options = Options { binding_bytes_max: Some(14 << 10), ..Options::default() };
     let config = config(1, 4, 64, 12, 101, true);
     follow(&gpu(), &config, options, 5, 6);
@@ -201,7 +202,7 @@ fn attention_weights_of_every_head_are_a_causal_map() {
 }
 
 #[test]
-fn what_is_planned_is_what_is_allocated() {
+fn plan_equals_allocation() {
     for half in [false, true] {
         for attention in [false, true] {
             let config = config(2, 3, 45, 20, 101, true);
@@ -220,7 +221,7 @@ fn what_is_planned_is_what_is_allocated() {
 }
 
 #[test]
-fn what_cannot_be_done_is_refused_in_words() {
+fn impossible_request_is_refused_with_message() {
     let config = config(1, 2, 16, 4, 11, false);
     let mut generator = generator(&gpu(), &config, Options::default(), &parameters(&config));
     let sampling = Sampling { temperature: 1.0, top_k: 0, seed: 1 };
@@ -250,14 +251,14 @@ fn what_cannot_be_done_is_refused_in_words() {
 
 #[test]
 fn a_model_beyond_the_adapters_memory_is_refused() {
-    // 12 TiB of embeddings in pieces would take long to refuse one by one: a cache is whole, and refused by its limit.
+    // Embeddings of 12 TiB would be divided into many pieces, but a cache cannot be divided and exceeds its limit.
     let config = config(1, 1, 4096, 1 << 20, 11, false);
     let error = block_on(Generator::new(&gpu(), &config, Options::default())).expect_err("16 GiB in one binding");
     assert!(matches!(error, GpuError::LimitTooSmall { .. }), "{error}");
 }
 
 #[test]
-fn a_lost_device_is_told() {
+fn a_lost_device_is_reported() {
     let gpu = block_on(Gpu::request(Request::default())).expect("an adapter");
     let config = config(1, 2, 16, 8, 11, true);
     let mut generator = generator(&gpu, &config, Options::default(), &parameters(&config));

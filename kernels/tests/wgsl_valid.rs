@@ -1,4 +1,4 @@
-//! Every shader is valid WGSL, and asks for no more than every WebGPU device has. Needs no GPU.
+//! Every shader is valid WGSL and within the limits of every WebGPU device. Needs no GPU.
 #![cfg(feature = "wgpu")]
 
 use std::{collections::BTreeSet, fs, path::Path};
@@ -6,7 +6,7 @@ use std::{collections::BTreeSet, fs, path::Path};
 use headroom_kernels::wgpu::shader::{Kernel, Weights};
 use naga::valid::{Capabilities, ValidationFlags, Validator};
 
-/// What naga has against a shader.
+/// naga's error for a shader, if any.
 fn faults(source: &str, capabilities: Capabilities) -> Option<String> {
     let module = match naga::front::wgsl::parse_str(source) {
         Ok(module) => module,
@@ -20,7 +20,7 @@ fn faults(source: &str, capabilities: Capabilities) -> Option<String> {
 }
 
 fn capabilities(weights: Weights) -> Capabilities {
-    // Taking packed words apart is in every WebGPU, and a capability of its own to naga.
+    // Unpacking f16 is part of every WebGPU, but a separate capability in naga.
     let packed = Capabilities::SHADER_FLOAT16_IN_FLOAT32;
     if weights == Weights::F16 { Capabilities::SHADER_FLOAT16 | packed } else { packed }
 }
@@ -40,7 +40,7 @@ fn a_fault_is_found() {
     let source = Kernel::Matvec.source(Weights::F32);
     assert!(faults(&source.replace("partial[lane] = sums", "partial[lane] = sums.x"), Capabilities::empty()).is_some());
     assert!(faults(&source.replacen("var sum0", "vra sum0", 1), Capabilities::empty()).is_some());
-    assert!(faults(&Kernel::Matvec.source(Weights::F16), Capabilities::empty()).is_some(), "f16 is no default");
+    assert!(faults(&Kernel::Matvec.source(Weights::F16), Capabilities::empty()).is_some(), "f16 requires a capability");
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn every_file_is_a_kernel_or_a_part_of_one() {
     }
 }
 
-/// A kernel states its twin, and the twin is there.
+/// Every kernel's source names its reference, and that file exists.
 #[test]
 fn every_kernel_names_its_twin() {
     for kernel in Kernel::ALL {

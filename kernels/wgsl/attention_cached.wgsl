@@ -1,17 +1,19 @@
-// Causal attention of a pass's queries over the keys and values of the cache. Twin: cpu/cached.rs.
+// Causal attention of a pass's queries over the keys and values of the cache. Twin: reference/cached.rs.
 //
-// Shapes: qkv (n, 3, NH, HS), cache as cache_append.wgsl leaves it -> out (n, NH, HS).
-// One workgroup a head and query. Keys go by in tiles; the largest score so far and the sum of exponentials are carried
-// along (arXiv:1805.02867). An invocation first takes keys, then four channels of every SPLITS-th value.
+// Shapes: qkv (n, 3, NH, HS), cache in the layout of cache_append.wgsl -> out (n, NH, HS).
+//
+// One workgroup per head and query. Keys are processed in tiles with a running maximum score and sum of exponentials
+// (arXiv:1805.02867). An invocation first processes keys, then four channels of every `splits`-th value.
+//
 // With: parts/pass.wgsl.
 
 override LANES: u32 = 64u;
 override C: u32 = 64u;
 override HS: u32 = 8u;
 override T: u32 = 4u;
-// What scores are multiplied with: 1 / sqrt of the channels a head has without padding.
+// Factor of the scores: 1 / sqrt of the channels per head without padding.
 override SCALE: f32 = 1.0;
-// Keys a turn.
+// Keys per tile.
 override TILE: u32 = 1024u;
 
 @group(0) @binding(0) var<storage, read_write> out: array<vec4<f32>>;
@@ -19,7 +21,7 @@ override TILE: u32 = 1024u;
 @group(0) @binding(2) var<storage, read> cache: array<vec4<f32>>;
 @group(0) @binding(4) var<uniform> pass_: Pass;
 
-// Below every score; finite, as WGSL may assume that nothing is infinite.
+// Below every score. Finite, because WGSL may assume that no value is infinite.
 const LOWEST: f32 = -3.0e38;
 
 var<workgroup> scores: array<f32, TILE>;

@@ -1,14 +1,15 @@
-// The attention weights of one head for some of the queries so far: what a heat map shows. Twin: cpu/cached.rs.
+// Attention weights of one head for some of the queries so far, for a heat map. Twin: reference/cached.rs.
 //
-// Shapes: cache with queries, as cache_append.wgsl leaves it -> out (maxT, maxT), of which rows first.. of n are written,
-// each with the weights of the keys up to its own position and zeros behind.
-// One workgroup a query. With: parts/pass.wgsl.
+// Shapes: cache with queries, in the layout of cache_append.wgsl -> out (maxT, maxT). Writes n rows from `first`: the
+// weights of the keys up to the row's position, then zeros.
+//
+// One workgroup per query. With: parts/pass.wgsl.
 
 override LANES: u32 = 64u;
 override C: u32 = 64u;
 override HS: u32 = 8u;
 override T: u32 = 4u;
-// Columns of the map.
+// Number of columns of the output.
 override COLUMNS: u32 = 4u;
 override SCALE: f32 = 1.0;
 
@@ -54,7 +55,7 @@ fn main(@builtin(local_invocation_index) lane: u32, @builtin(workgroup_id) group
     for (var j = 0u; j < LANES; j++) {
         sum += partial[j];
     }
-    // Each invocation reads only what it wrote itself.
+    // Each invocation reads only its own writes.
     for (var key = lane; key < COLUMNS; key += LANES) {
         if key < n_keys {
             out[row + key] = exp(out[row + key] - max_score) / sum;

@@ -1,15 +1,15 @@
-// Puts a pass's keys and values behind those of the tokens before, and its queries where they are kept.
-// Twin: cpu/cached.rs.
+// Appends a pass's keys and values to the cache, and its queries if QUERIES. Twin: reference/cached.rs.
 //
-// Shapes: qkv (n, 3, NH, HS) -> cache: keys (NH, T / 4, HS / 4, 4) groups of four channels, so that neighbouring keys lie
-// side by side, then values (NH, T, HS), then queries (NH, T, HS) if QUERIES.
-// One invocation takes four channels of a token. With: parts/pass.wgsl.
+// Shapes: qkv (n, 3, NH, HS) -> cache: keys (NH, T / 4, HS / 4, 4) as groups of four channels, so that adjacent keys
+// are contiguous; then values (NH, T, HS); then queries (NH, T, HS) if QUERIES.
+//
+// One invocation copies four channels of a token. With: parts/pass.wgsl.
 
 override LANES: u32 = 64u;
 override C: u32 = 64u;
-// Channels a head.
+// Channels per head.
 override HS: u32 = 8u;
-// Tokens the cache has room for, a multiple of 4.
+// Capacity of the cache in tokens, a multiple of 4.
 override T: u32 = 4u;
 override QUERIES: bool = false;
 

@@ -1,12 +1,15 @@
-// The residual stream's start: each token's row of wte plus its position's row of wpe. Twin: cpu/encoder.rs.
+// Start of the residual stream: each token's row of wte plus its position's row of wpe. Twin: reference/encoder.rs.
 //
-// Shapes: inp (T), wte (V, C) in blocks, wpe (maxT, C) -> out (n, C). One invocation takes eight channels of a token.
-// Where wte is in pieces each is a dispatch of its own, and writes the tokens whose rows it has.
+// Shapes: inp (T), wte (V, C) in blocks, wpe (maxT, C) -> out (n, C). One invocation computes eight channels of a
+// token.
+//
+// If wte is split into pieces, each has its own dispatch, which writes the tokens whose rows the piece contains.
+//
 // With: parts/weights_*.wgsl, parts/pass.wgsl.
 
 override LANES: u32 = 64u;
 override C: u32 = 64u;
-// The rows of this piece.
+// Rows of this piece.
 override FIRST: u32 = 0u;
 override ROWS: u32 = 4u;
 

@@ -1,14 +1,17 @@
-// Normalises each token's channels, then scales and shifts them. Twin: cpu/layernorm_forward.rs; the statistics stay here.
+// Normalizes each token's channels, then scales and shifts them. The statistics are not written.
+// Twin: reference/layernorm_forward.rs.
 //
-// Shapes: inp (n, C), weight (C), bias (C) or none -> out (n, C), C padded with zeros behind the first CHANNELS.
-// One workgroup a token. Two passes: the mean first, then the squares of what is left.
+// Shapes: inp (n, C), weight (C), bias (C) or none -> out (n, C), C padded with zeros after the first CHANNELS.
+//
+// One workgroup per token. Two passes: the mean, then the squares of the deviations.
+//
 // With: parts/pass.wgsl.
 
 override LANES: u32 = 64u;
 override C: u32 = 64u;
 override CHANNELS: u32 = 64u;
 override BIAS: bool = true;
-// Only the pass's last token, as row 0.
+// Processes only the pass's last token, as row 0.
 override LAST: bool = false;
 
 @group(0) @binding(0) var<storage, read_write> out: array<vec4<f32>>;
@@ -21,7 +24,7 @@ const EPS: f32 = 1e-5;
 
 var<workgroup> partial: array<f32, LANES>;
 
-// Every invocation gets the sum of all values.
+// Returns the sum of all invocations' values to every invocation.
 fn sum_of(lane: u32, value: f32) -> f32 {
     workgroupBarrier();
     partial[lane] = value;
@@ -33,7 +36,7 @@ fn sum_of(lane: u32, value: f32) -> f32 {
     return sum;
 }
 
-// Four channels less the mean; zero in the padding.
+// Four channels minus the mean; zero in the padding.
 fn centred(x: vec4<f32>, at: u32, mean: f32) -> vec4<f32> {
     return select(vec4(0.0), x - mean, vec4(at * 4u) + vec4(0u, 1u, 2u, 3u) < vec4(CHANNELS));
 }

@@ -1,8 +1,10 @@
-// A linear layer over the rows of a prompt, for adapters that compute on a CPU: no workgroup memory, which they only
-// copy through, and no barrier, at which they change stacks. Twin: cpu/matmul.rs.
+// Linear layer over the rows of a prompt, for adapters that compute on a CPU. It uses no workgroup memory, which on a
+// CPU is only a copy, and no barriers, at which a CPU switches stacks. Twin: reference/matmul.rs.
 //
-// Shapes and pieces as matmul_forward.wgsl. An invocation makes four tokens by one row of each of four neighbouring
-// blocks. With: parts/weights_*.wgsl, parts/after.wgsl, parts/linear.wgsl, parts/pass.wgsl.
+// Shapes and pieces as in matmul_forward.wgsl. An invocation computes four tokens by one row of each of four adjacent
+// blocks.
+//
+// With: parts/weights_*.wgsl, parts/after.wgsl, parts/linear.wgsl, parts/pass.wgsl.
 
 override LANES: u32 = 16u;
 override OC: u32 = 64u;
@@ -20,7 +22,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
     let row = id.x % 4u;
     let first = id.x / 4u * 4u;
     let token = id.y * 4u;
-    // Beyond the ends the last block and the last token are read again and nothing is written.
+    // Out of range, the last block and the last token are read again and nothing is written.
     let blocks = min(vec4(first) + vec4(0u, 1u, 2u, 3u), vec4(ROWS / 4u - 1u));
     let tokens = min(vec4(token) + vec4(0u, 1u, 2u, 3u), vec4(pass_.n - 1u));
     var at = blocks * (C / 8u) * BLOCK + row;

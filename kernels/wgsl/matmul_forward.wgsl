@@ -1,9 +1,11 @@
-// A linear layer over the rows of a prompt. Twin: cpu/matmul.rs.
+// Linear layer over the rows of a prompt. Twin: reference/matmul.rs.
 //
-// Shapes: inp (n, C), weight (OC, C) in blocks, bias (OC) or none -> out (n, OC). Where the weight is in pieces each is a
-// dispatch of its own with rows FIRST.. of ROWS.
-// A workgroup makes a tile of 32 tokens by 64 rows of the weight, 32 columns at a time through workgroup memory; an
-// invocation makes 4 by 4 of it, so that eight reads serve sixteen products of four.
+// Shapes: inp (n, C), weight (OC, C) in blocks, bias (OC) or none -> out (n, OC). If the weight is split into pieces,
+// each has its own dispatch, with ROWS rows from FIRST.
+//
+// A workgroup computes a tile of 32 tokens by 64 rows of the weight, 32 columns at a time through workgroup memory. An
+// invocation computes 4 by 4 of the tile, so eight reads serve sixteen dot products of four.
+//
 // With: parts/weights_*.wgsl, parts/after.wgsl, parts/linear.wgsl, parts/pass.wgsl.
 
 override OC: u32 = 64u;
@@ -13,9 +15,9 @@ override OC: u32 = 64u;
 const LANES: u32 = 128u;
 const TOKENS: u32 = 32u;
 const TILE_ROWS: u32 = 64u;
-// Groups of eight columns a turn.
+// Groups of eight columns per step.
 const DEPTH: u32 = 4u;
-// One group of four columns more than a turn has, so that rows start in different banks.
+// One group of four columns more than a step reads, so that rows start in different banks.
 const STRIDE: u32 = 2u * DEPTH + 1u;
 
 var<workgroup> inp_tile: array<vec4<f32>, TOKENS * STRIDE>;

@@ -1,10 +1,13 @@
-// A linear layer over one row: what a single token's forward is made of, bound by reading the weight once.
-// Twin: cpu/matvec_forward.rs.
+// Linear layer over one row, for a single token's forward pass; bound by reading the weight once.
+// Twin: reference/matvec_forward.rs.
 //
-// Shapes: inp (C), weight (OC, C) in blocks, bias (OC) or none -> out (OC). Where the weight is in pieces each is a
-// dispatch of its own with rows FIRST.. of ROWS.
-// An invocation takes one row of each of four neighbouring blocks, so that what it reads of `inp` serves four rows, and
-// every SPLITS-th group of eight columns. SPLITS is 1 where invocations are a CPU's vectors: no barrier is left then.
+// Shapes: inp (C), weight (OC, C) in blocks, bias (OC) or none -> out (OC). If the weight is split into pieces, each
+// has its own dispatch, with ROWS rows from FIRST.
+//
+// An invocation processes one row of each of four adjacent blocks, so each read of `inp` serves four rows. Of those it
+// processes every SPLITS-th group of eight columns. SPLITS is 1 if invocations are lanes of a CPU's vectors, which
+// needs no barrier.
+//
 // With: parts/weights_*.wgsl, parts/after.wgsl, parts/linear.wgsl.
 
 override LANES: u32 = 64u;
@@ -26,7 +29,7 @@ fn main(
     let split = lane / 4u % SPLITS;
     let quads = LANES / (4u * SPLITS);
     let first = ((group.y * groups.x + group.x) * quads + lane / (4u * SPLITS)) * 4u;
-    // Beyond the end the last block is read again and nothing is written.
+    // Out of range, the last block is read again and nothing is written.
     let blocks = min(vec4(first) + vec4(0u, 1u, 2u, 3u), vec4(ROWS / 4u - 1u));
     var at = (blocks * (C / 8u) + split) * BLOCK + row;
     var sum0 = vec4(0.0);

@@ -1,8 +1,10 @@
-// The next token, and the likeliest candidates with their probabilities where they are asked for. Twin: sampling.rs.
+// Selects the next token, and optionally the most likely candidates with their probabilities. Twin: sampling.rs.
 //
-// Shapes: logits (V) -> out: the token, how many candidates follow, and of each its token and the bits of its probability;
-// tokens (T), which gets the token behind the pass's last.
-// One workgroup. What a token needs to be kept is found by counting the digits of the logits' bits, eight at a time.
+// Shapes: logits (V) -> out: the token, the number of candidates, and for each its token and the bits of its
+// probability; tokens (T), where the token is appended after the pass's last.
+//
+// One workgroup. The top-k threshold is found by a radix selection over the logits' bits, eight bits at a time.
+//
 // With: parts/pass.wgsl.
 
 override LANES: u32 = 256u;
@@ -25,7 +27,7 @@ var<workgroup> owners: array<u32, LANES>;
 var<workgroup> chosen: u32;
 var<workgroup> chosen_value: f32;
 
-// Bits that are ordered as the numbers are.
+// Maps a number to bits that have the order of the numbers.
 fn ordered(x: f32) -> u32 {
     let bits = bitcast<u32>(x);
     return select(bits | 0x80000000u, ~bits, bits >= 0x80000000u);
@@ -44,13 +46,13 @@ fn mix_bits(bits: u32) -> u32 {
     return h ^ (h >> 16u);
 }
 
-// rng.rs's `hash`.
+// Same as `hash` in rng.rs.
 fn hash(key: u32, index: u32) -> u32 {
     return mix_bits(mix_bits((index * 0x9e3779b9u) ^ key) + ((key << 16u) | (key >> 16u)));
 }
 
-// The natural logarithm of a normal number, to a few units in the last place also near 1, where WGSL's own may be far
-// off: x = m 2^e with m near 1, and ln m = 2 artanh((m - 1) / (m + 1)).
+// Natural logarithm of a normal number, to a few units in the last place. WGSL's `log` may be inaccurate near 1. With x
+// = m 2^e and m near 1, ln m = 2 artanh((m - 1) / (m + 1)).
 fn ln(x: f32) -> f32 {
     let bits = bitcast<u32>(x) - 0x3f3504f3u;
     let e = f32(bitcast<i32>(bits) >> 23u);
@@ -66,7 +68,7 @@ fn gumbel(key: u32, token: u32) -> f32 {
     return -ln(-ln(u));
 }
 
-// What a token needs to be kept: the k-th largest logit.
+// The threshold of top-k sampling: the k-th largest logit.
 fn threshold(lane: u32, k: u32) -> f32 {
     var known = 0u;
     if lane == 0u {
@@ -104,7 +106,7 @@ fn threshold(lane: u32, k: u32) -> f32 {
     return number(known);
 }
 
-// Of all invocations' tokens the one of the largest value, of equals the smaller.
+// Of all invocations' tokens, returns the one with the largest value; of equal values, the smallest token.
 fn choose(lane: u32, value: f32, token: u32) -> u32 {
     values[lane] = value;
     owners[lane] = token;
@@ -124,8 +126,8 @@ fn choose(lane: u32, value: f32, token: u32) -> u32 {
     return workgroupUniformLoad(&chosen);
 }
 
-// The largest of an invocation's logits that are kept and come after a candidate: smaller, or as large and of a larger
-// token. NONE comes before all.
+// The next candidate of an invocation: its largest kept logit after the given candidate in descending order. Equal
+// logits are in order of their tokens; NONE precedes all.
 fn next_candidate(lane: u32, kept: f32, after_value: f32, after_token: u32) -> vec2<u32> {
     var best = LOWEST;
     var owner = NONE;

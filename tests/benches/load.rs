@@ -1,12 +1,18 @@
-//! A thousand viewers of telemetry at 10 Hz against the real program, which reads eight cards that play a scenario:
-//! `cargo xtask bench load`, or `cargo bench -p headroom-tests --bench load -- [--viewers N] [--seconds N] [--cards N]`
-//! with the program built before. Prints a line of JSON, and fails where a bar is missed: under one core, nothing
-//! dropped, 99 of 100 messages within 50 ms of their reading. With `--viewers 1` the bar is half a percent of a core, for
-//! reading eight cards, keeping their history and one page that looks on: `cargo xtask bench load -- --viewers 1`.
+//! Load benchmark: a thousand viewers of telemetry at 10 Hz, with the real program reading eight GPUs from a scenario.
 //!
-//! Viewers live in this program, on one thread, and read no more of a message than its head: what they cost is told as
-//! `client_cores`, and the machine has to have a core for them beside the server's.
-#![allow(clippy::print_stdout, clippy::print_stderr, reason = "figures are what a benchmark is for")]
+//! Run it with `cargo xtask bench load`, or build the program and run:
+//!
+//! ```text
+//! cargo bench -p headroom-tests --bench load -- [--viewers N] [--seconds N] [--cards N]
+//! ```
+//!
+//! It prints a line of JSON and fails if a limit is missed: under one core, no dropped message, and 99 % of messages
+//! within 50 ms of their reading. With `-- --viewers 1` the limit is half a percent of a core, for reading eight GPUs,
+//! keeping their history and serving one page.
+//!
+//! The viewers run in this process on one thread, and parse only the head of a message. Their cost is reported as
+//! `client_cores`; the machine needs a core for them beside the server's.
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a benchmark prints its results")]
 
 #[cfg(target_os = "linux")]
 #[path = "load/process.rs"]
@@ -23,22 +29,22 @@ mod viewer;
 
 use std::process::ExitCode;
 
-/// Its name, for whoever asks for some benchmarks alone.
+/// The benchmark's name, for filters on the command line.
 const NAME: &str = "load of viewers";
 
-/// How much of it.
+/// The size of the benchmark.
 #[derive(Clone, Copy, Debug)]
 struct Size {
     n_viewers: usize,
-    n_cards: usize,
+    n_gpus: usize,
     seconds: u64,
 }
 
 impl Size {
-    /// What the bars are for; less where that is asked for.
+    /// Parses the arguments. The defaults are the sizes that the limits apply to.
     fn read(words: &[String]) -> Result<Option<Self>, String> {
-        let mut size = Self { n_viewers: 1000, n_cards: 8, seconds: 20 };
-        // The kernel counts in hundredths of a second, of which a core's half percent is one in two seconds.
+        let mut size = Self { n_viewers: 1000, n_gpus: 8, seconds: 20 };
+        // The kernel counts in hundredths of a second; half a percent of a core is one of them in two seconds.
         if words.windows(2).any(|two| two == ["--viewers", "1"]) {
             size.seconds = 60;
         }
@@ -50,7 +56,7 @@ impl Size {
             };
             match word.as_str() {
                 "--viewers" => size.n_viewers = usize::try_from(number()?).map_err(|error| error.to_string())?,
-                "--cards" => size.n_cards = usize::try_from(number()?).map_err(|error| error.to_string())?,
+                "--cards" => size.n_gpus = usize::try_from(number()?).map_err(|error| error.to_string())?,
                 "--seconds" => size.seconds = number()?,
                 option if option.starts_with('-') => return Err(format!("{option} is no option")),
                 name if NAME.contains(name) => {}
@@ -89,6 +95,6 @@ fn measured(size: Size) -> Result<(), String> {
 
 #[cfg(not(target_os = "linux"))]
 fn measured(_: Size) -> Result<(), String> {
-    eprintln!("load: what a process takes is read from /proc, which is Linux's; nothing is measured here");
+    eprintln!("load: only Linux has /proc, from which resource usage is read; nothing is measured");
     Ok(())
 }

@@ -1,6 +1,6 @@
-//! Gives the library the name in itself by which the host looks for the driver first. A loader that has a library of that
-//! name open gives it to whoever asks for it, so that on a machine with a real driver, too, a program which was told to
-//! open this one by its path gets this one.
+//! Sets the library's soname to the name by which the host searches for the driver first. A loader that has a library
+//! of that name open returns it for later requests. A program that opens this library by its path therefore gets it
+//! even on a machine with a real driver.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

@@ -1,5 +1,4 @@
-//! End-to-end tests; nothing imports this crate. What several of them share is here.
+//! End-to-end tests and their shared code; no crate depends on this one.
 
-pub mod grounds;
 pub mod server;
-pub mod skips;
+pub mod training_root;

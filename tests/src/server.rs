@@ -1,4 +1,4 @@
-//! `headroom serve`, as a person starts it.
+//! `headroom serve`, started as a user would.
 
 use std::{
     io::{BufRead, BufReader},
@@ -8,36 +8,37 @@ use std::{
 
 use tempfile::TempDir;
 
-/// A server on a free port of this machine, for as long as the value lives.
+/// A server on a free port of this machine; dropping it ends the server.
 #[derive(Debug)]
 pub struct Server {
-    /// Its own: the history and the tokens of whoever runs the tests are not for them.
+    /// The server's own directory, so that tests do not touch the user's history and tokens.
     folder: TempDir,
     process: Child,
     link: String,
 }
 
 impl Server {
-    /// Starts it and reads the link that it prints.
+    /// Starts a server and reads the link that it prints.
     ///
     /// # Panics
     ///
-    /// Where it does not start or prints something else.
+    /// If it does not start, or prints something else.
     #[must_use]
     pub fn start(headroom: &Path) -> Self {
         Self::start_with(headroom, |_| {})
     }
 
-    /// The same, with more said to the program before it starts.
+    /// Starts a server after `prepare` has changed its command.
     ///
     /// # Panics
     ///
-    /// As [`Server::start`] does.
+    /// As [`Server::start`].
     #[must_use]
     pub fn start_with(headroom: &Path, prepare: impl FnOnce(&mut Command)) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let mut command = Command::new(headroom);
-        // Its devices are its own too, whoever else of this user trains.
+        // The runtime directory with the devices' locks is its own too, so that other runs of this user do not
+        // interfere.
         command.env("HEADROOM_DATA_DIR", folder.path()).env("XDG_RUNTIME_DIR", folder.path());
         command.args(["serve", "--listen", "127.0.0.1:0"]).stdin(Stdio::null()).stdout(Stdio::piped());
         prepare(&mut command);
@@ -49,25 +50,25 @@ impl Server {
         server
     }
 
-    /// Its data folder.
+    /// Returns its data directory.
     #[must_use]
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// The process that answers.
+    /// Returns the id of the server's process.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.process.id()
     }
 
-    /// The link that it printed.
+    /// Returns the link that it printed.
     #[must_use]
     pub fn link(&self) -> &str {
         &self.link
     }
 
-    /// Its address and port.
+    /// Returns its address and port.
     #[must_use]
     pub fn host(&self) -> &str {
         self.link.trim_start_matches("http://").trim_end_matches('/')

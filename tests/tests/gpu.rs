@@ -1,8 +1,8 @@
-//! `cargo xtask gpu` as a whole, on a machine whose card is emulated and whose NVML plays a scenario, so that it does
-//! not break where nobody has a card.
+//! Tests of the whole `cargo xtask gpu` on a machine with an emulated GPU and a fake NVML. They keep the command
+//! working without a GPU.
 //!
-//! `HEADROOM_XTASK`, `HEADROOM_BIN`, `HEADROOM_OPS` and `HEADROOM_CUDA_OPS` name what it takes; `cargo xtask test` sets
-//! them. Without them the test is counted as skipped.
+//! `HEADROOM_XTASK`, `HEADROOM_BIN`, `HEADROOM_OPS` and `HEADROOM_CUDA_OPS` name the programs that the test needs.
+//! `cargo xtask test` sets them. Without them the test is counted as skipped.
 #![cfg(target_os = "linux")]
 
 use std::{
@@ -12,17 +12,17 @@ use std::{
     process::{Command, Output},
 };
 
-use headroom_fake_cuda::Scenario as Card;
+use headroom_fake_cuda::Scenario as CudaScenario;
 use headroom_fake_nvml::{Scenario, Stage, code};
-use headroom_tests::skips::skip;
+use headroom_harness::skip;
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// Why nothing was tried.
+/// The reason for a skip.
 const UNNAMED: &str = "HEADROOM_XTASK and what it measures with are not set; `cargo xtask test` sets them";
 
-/// Stands in for NVIDIA's checker: runs the program that it is given, without kernels of NVIDIA's own, and says what the
-/// real one does at its end.
+/// A fake `compute-sanitizer`. It runs the given program without NVIDIA's libraries, and prints the real tool's last
+/// line.
 const SANITIZER: &str = r#"#!/bin/sh
 [ "$1" = --tool ] && [ "$3" = --error-exitcode ] || exit 2
 [ "$HEADROOM_CUBLASLT" = off ] || exit 2
@@ -35,7 +35,7 @@ racecheck) echo "========= RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 w
 esac
 "#;
 
-/// Stands in for llm.c's program: divides by how often it is to evaluate, and prints what the real one does of a step.
+/// A fake of llm.c's program. It divides by the evaluation interval, and prints the real program's lines of a step.
 const LLMC: &str = r#"#!/bin/sh
 every=20
 while [ $# -gt 1 ]; do
@@ -53,7 +53,7 @@ while [ $step -lt "$steps" ]; do
 done
 "#;
 
-/// A machine, and the programs.
+/// A machine and the programs under test.
 struct Machine {
     folder: TempDir,
     xtask: PathBuf,
@@ -62,7 +62,7 @@ struct Machine {
 }
 
 impl Machine {
-    /// None where a program is not named.
+    /// Creates the machine. Returns `None` if a program is not named.
     fn new() -> Option<Self> {
         let named = |name: &str| env::var_os(name).map(PathBuf::from);
         let xtask = named("HEADROOM_XTASK")?;
@@ -72,10 +72,10 @@ impl Machine {
             ("--cuda-ops", named("HEADROOM_CUDA_OPS")?),
         ];
         let folder = tempfile::tempdir().expect("a folder");
-        let mut scenario = Scenario::of_cards(1);
-        // NVML knows nothing of what the emulated card holds: better none than a wrong one.
+        let mut scenario = Scenario::of_gpus(1);
+        // NVML cannot see the emulated GPU's memory, and no reading is better than a wrong one.
         for symbol in ["nvmlDeviceGetMemoryInfo", "nvmlDeviceGetMemoryInfo_v2"] {
-            scenario.cards[0].errors.insert(symbol.to_owned(), code::NOT_SUPPORTED);
+            scenario.gpus[0].errors.insert(symbol.to_owned(), code::NOT_SUPPORTED);
         }
         let stage = Stage::new(&folder.path().join("driver"), &[], &scenario).expect("a stage");
         let tools = folder.path().join("tools");
@@ -86,8 +86,8 @@ impl Machine {
         Some(Self { folder, xtask, programs, stage })
     }
 
-    /// Runs the command on a card; gives what it said with the lines that it wrote.
-    fn gpu(&self, card: &Card, args: &[&str]) -> (Output, Vec<Value>) {
+    /// Runs the command on a GPU. Returns its output and the lines that it wrote.
+    fn gpu(&self, scenario: &CudaScenario, args: &[&str]) -> (Output, Vec<Value>) {
         let out = self.folder.path().join("out");
         let path = env::var_os("PATH").unwrap_or_default();
         let tools = [self.folder.path().join("tools")].into_iter().chain(env::split_paths(&path));
@@ -96,7 +96,7 @@ impl Machine {
         for (flag, program) in &self.programs {
             command.arg(flag).arg(program);
         }
-        command.envs(card.play(self.folder.path()).expect("the library was built"));
+        command.envs(scenario.play(self.folder.path()).expect("the library was built"));
         command.env("HEADROOM_NVML", self.stage.library()).env("HEADROOM_DATA_DIR", self.folder.path().join("data"));
         command.env("PATH", env::join_paths(tools).expect("a path")).env_remove("HEADROOM_CUDA_REQUIRED");
         let output = command.output().expect("xtask runs");
@@ -104,7 +104,7 @@ impl Machine {
     }
 }
 
-/// All lines of the one file.
+/// Returns all lines of the only result file.
 fn lines(folder: &Path) -> Vec<Value> {
     let entries = fs::read_dir(folder).expect("it was made");
     let files: Vec<PathBuf> = entries.map(|entry| entry.expect("an entry").path()).collect();
@@ -123,15 +123,15 @@ fn errors(output: &Output) -> String {
 }
 
 #[test]
-fn every_step_works_on_the_emulated_card() {
+fn every_step_works_on_the_emulated_gpu() {
     let Some(machine) = Machine::new() else {
-        return skip("every_step_works_on_the_emulated_card", UNNAMED);
+        return skip("every_step_works_on_the_emulated_gpu", UNNAMED);
     };
-    // Carried from elsewhere, it is no program any more.
+    // The copied script is not executable.
     let llmc = machine.folder.path().join("llm.c");
     fs::create_dir_all(&llmc).expect("a folder");
     fs::write(llmc.join("train_gpt2cu"), LLMC).expect("a script");
-    let (output, lines) = machine.gpu(&Card::default(), &["--llmc", &llmc.display().to_string()]);
+    let (output, lines) = machine.gpu(&CudaScenario::default(), &["--llmc", &llmc.display().to_string()]);
     let said = errors(&output);
     assert!(output.status.success(), "{said}");
     let steps = of_kind(&lines, "step");
@@ -165,20 +165,21 @@ fn every_step_works_on_the_emulated_card() {
 }
 
 #[test]
-fn a_kernel_with_a_mistake_fails_its_bar_and_stops_no_other_step() {
+fn faulty_kernel_fails_its_threshold_and_other_steps_run() {
     let Some(machine) = Machine::new() else {
-        return skip("a_kernel_with_a_mistake_fails_its_bar_and_stops_no_other_step", UNNAMED);
+        return skip("faulty_kernel_fails_its_threshold_and_other_steps_run", UNNAMED);
     };
-    let mut card = Card::default();
-    card.mutations.insert("losses_sum".to_owned(), "a_loss_less".to_owned());
-    let (output, lines) = machine.gpu(&card, &["--only", "kernels,ceilings"]);
+    let mut scenario = CudaScenario::default();
+    scenario.mutations.insert("losses_sum".to_owned(), "a_loss_less".to_owned());
+    let (output, lines) = machine.gpu(&scenario, &["--only", "kernels,ceilings"]);
     let said = errors(&output);
     assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("FAILS: kernels' tests that fail on the card"), "{said}");
+    assert!(said.contains("FAILS: kernels' tests that fail on the GPU"), "{said}");
     assert!(of_kind(&lines, "kernel_test").iter().any(|test| test["passes"] == false), "{said}");
     assert!(!of_kind(&lines, "op").is_empty(), "the step after it: {said}");
-    // The same on a card without the mistake: its lines take the place of those, and the other step's stay.
-    let (output, lines) = machine.gpu(&Card::default(), &["--only", "kernels"]);
+    // The same on a GPU without the fault. The new lines replace those of this step, and the lines of the other step
+    // remain.
+    let (output, lines) = machine.gpu(&CudaScenario::default(), &["--only", "kernels"]);
     assert!(output.status.success(), "{}", errors(&output));
     assert!(
         of_kind(&lines, "kernel_test").iter().all(|test| test["passes"] == true) && !of_kind(&lines, "op").is_empty()
@@ -186,11 +187,11 @@ fn a_kernel_with_a_mistake_fails_its_bar_and_stops_no_other_step() {
 }
 
 #[test]
-fn a_card_is_demanded() {
+fn a_gpu_is_demanded() {
     let Some(machine) = Machine::new() else {
-        return skip("a_card_is_demanded", UNNAMED);
+        return skip("a_gpu_is_demanded", UNNAMED);
     };
-    let none = Card { cards: vec![], ..Card::default() };
+    let none = CudaScenario { gpus: vec![], ..CudaScenario::default() };
     let (output, lines) = machine.gpu(&none, &["--only", "kernels"]);
     assert_eq!(output.status.code(), Some(1), "{}", errors(&output));
     let tests = of_kind(&lines, "kernel_test");

@@ -1,9 +1,10 @@
-//! The page as `headroom serve` sends it: byte for byte what was built, each copy to the client that asks for it.
+//! The page as `headroom serve` sends it, byte for byte as built. Each client gets the encoding that it accepts.
 //!
-//! `HEADROOM_BIN` and `HEADROOM_DIST` name the program with the page in it and the page; `cargo xtask test` sets both.
-//! Without them there is nothing to compare, which is counted as skipped.
+//! `HEADROOM_BIN` and `HEADROOM_DIST` name the program with the page in it, and the page. `cargo xtask test` sets both.
+//! Without them the test is counted as skipped.
 
-use headroom_tests::{server::Server, skips::skip};
+use headroom_harness::skip;
+use headroom_tests::server::Server;
 use std::{
     env, fs,
     io::{Read, Write},
@@ -11,7 +12,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The head in lower case, and the body.
+/// Returns the head in lower case, and the body.
 fn get(host: &str, path: &str, accept_encoding: &str) -> (String, Vec<u8>) {
     let mut stream = TcpStream::connect(host).expect("it listens");
     let request = format!(
@@ -34,7 +35,7 @@ fn files_below(folder: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn the_page_arrives_as_it_was_built() {
+fn served_page_equals_build() {
     let (Some(headroom), Some(dist)) = (env::var_os("HEADROOM_BIN"), env::var_os("HEADROOM_DIST")) else {
         return skip(
             "serve_page",
@@ -63,7 +64,12 @@ fn the_page_arrives_as_it_was_built() {
     let (head, index) = get("/", "identity");
     assert_eq!(index, fs::read(dist.join("index.html")).expect("the page"));
     assert!(head.contains("cache-control: no-cache"), "{head}");
-    // The demo's worker is found by a name without a hash, and so asked for anew.
+    let (head, docs) = get("/docs/", "identity");
+    assert_eq!(docs, fs::read(dist.join("docs/index.html")).expect("the documentation"));
+    assert!(head.contains("default-src 'none'"), "{head}");
+    let (head, _) = get("/docs", "identity");
+    assert!(head.starts_with("http/1.1 308 ") && head.contains("location: docs/"), "{head}");
+    // The demo's worker has a name without a hash, so clients request it again.
     let wasm =
         names.iter().find(|name| name.ends_with(".wasm") && !name.starts_with("headroom-demo")).expect("a page's");
     let (head, _) = get(&format!("/{wasm}"), "br");

@@ -1,21 +1,20 @@
-// A run's checkpoint on another machine as files for the worker's program, and what the program tells as plain words for
-// the page of a rig. In this language, as the program has no room for more: the bar of `cargo xtask size` stands.
+// Makes a run's checkpoint on another machine available to the worker as files, and converts the worker's messages to
+// plain text for the rig page. This is JavaScript because the program has reached the size limit of `cargo xtask size`.
 
-// Bytes that are asked for at once, where so many follow: a model has parameters of few bytes, and a request takes its
-// time. Within what an agent lets a token ask in a second, that is 80 MB of it.
+// Number of bytes per request, if that many remain. Models have small parameters, and every request has a latency.
+// Within the agent's limit of requests per second and token, this is 80 MB per second.
 const PART_BYTES = 4 * 1024 * 1024;
-// How often a part is asked for again, each time after twice the pause: half a minute in all, in which a laptop finds its
-// network again.
+// Number of retries per part. The delay doubles after each; half a minute in total, enough for a laptop to reconnect.
 const RETRIES_MAX = 5;
 const RETRY_MILLIS = 1000;
-// The longest header of a safetensors file, as kernels/src/weights/header.rs has it.
+// Maximum length of a safetensors header, as in kernels/src/weights/header.rs.
 const HEADER_BYTES_MAX = 100_000_000;
 
-// Marks of messages are in shared/src/demo/plain.rs.
+// The first characters of messages are defined in shared/protocol/src/demo/plain.rs.
 const post = postMessage.bind(globalThis);
 
-// Opens the checkpoint at an address of the agent's: an object that is read as a chosen file is, and beside it GPT-2's
-// tokenizer where that is the checkpoint's. `words` is the address of the texts of what is told from now on.
+// Opens a checkpoint at the agent's `address`. Returns an object that is read like a selected file, and GPT-2's
+// tokenizer if the checkpoint uses it. `words` is the address of the texts for the messages sent from now on.
 export const open = async ({ address, token, words }) => {
   const texts = await fetch(words).catch(() => null);
   post(`t${texts?.ok ? await texts.text() : ""}`);
@@ -24,10 +23,10 @@ export const open = async ({ address, token, words }) => {
 
   let tag = "";
   let size = 0;
-  // Where the weights end; nothing behind them is asked for.
+  // The end of the weights. Nothing after it is requested.
   let end = 0;
   let part = { first: 0, bytes: new Uint8Array() };
-  // What failed for good is not asked for again.
+  // A permanent failure is not retried.
   const got = async (attempt) => {
     if (failed) throw new Error(failed);
     try {
@@ -54,14 +53,14 @@ export const open = async ({ address, token, words }) => {
   const clamp = (at) => Math.min(at, size);
   const slice = (first, behind) => ({ arrayBuffer: () => read(clamp(first), clamp(behind)) });
   const files = [{ name: "ckpt.safetensors", get size() { return size; }, slice }];
-  // A failure here is told by the program, to which the file is then one of no bytes.
+  // After a failure here the file has no bytes, and the program reports the error.
   try {
     const prefix = new DataView(await read(0, 8));
     const header = Number(prefix.getBigUint64(0, true));
     if (header <= Math.min(HEADER_BYTES_MAX, size - 8)) {
       const about = JSON.parse(new TextDecoder().decode(await read(8, 8 + header)));
       const { __metadata__: metadata = {}, ...tensors } = about;
-      // The optimizer's moments and the checksums are behind the weights, and nobody writes with them.
+      // The optimizer's moments and the checksums follow the weights and are not needed to generate text.
       const weights = Object.entries(tensors).filter(([name]) => !/^(exp_avg|exp_avg_sq|headroom)\./.test(name));
       end = 8 + header + Math.max(...weights.map(([, tensor]) => tensor.data_offsets[1]));
       const { iter_num: iter } = JSON.parse(metadata.state ?? "{}");
@@ -74,7 +73,7 @@ export const open = async ({ address, token, words }) => {
   return files;
 };
 
-// Tries until it is there, or refused for good.
+// Repeats a request until it succeeds or fails permanently.
 const again = async (attempt) => {
   for (let retries = 0, millis = RETRY_MILLIS; ; retries += 1, millis *= 2) {
     try {
@@ -87,21 +86,22 @@ const again = async (attempt) => {
   }
 };
 
-// An answer of that status. What is for good is thrown as a kind and words; all else may come yet.
+// Requests an answer with a given status. A permanent failure is thrown as a pair of kind and text; others may be
+// retried.
 const answered = async (address, token, status, more) => {
   const answer = await fetch(address, { headers: { authorization: `Bearer ${token}`, ...more } });
   if (answer.status === status) return answer;
   const said = `${answer.status} ${answer.statusText}`;
-  // The whole file is not read: it may be gigabytes.
+  // The body is not read, because the whole file may have gigabytes.
   if (answer.status === 200) throw ["no-parts", said];
   if (answer.status === 412) throw ["replaced", said];
-  // The rig is busy, or starts anew behind its proxy.
+  // The rig is busy, or restarting behind its proxy.
   if ([429, 502, 503, 504].includes(answer.status)) throw new Error(said);
   const refusal = await answer.json().catch(() => ({}));
   throw ["refused", refusal.message ?? said];
 };
 
-// Bytes `first` to `last`, of the file that `tag` names, or of whichever is there where it is empty.
+// Fetches the bytes `first` to `last` of the file whose ETag is `tag`, or of any version if `tag` is empty.
 const tryPart = async (address, token, tag, first, last) => {
   const condition = tag ? { "if-match": tag } : {};
   const answer = await answered(address, token, 206, { range: `bytes=${first}-${last}`, ...condition });
@@ -114,14 +114,14 @@ const tryPart = async (address, token, tag, first, last) => {
   return { bytes, tag: found, size };
 };
 
-// GPT-2's tokenizer, of the same agent: a checkpoint has its name alone. The browser keeps it for the next one.
+// Fetches GPT-2's tokenizer from the same agent, because a checkpoint contains only its name. The browser caches it.
 const tryTokenizer = async (address, token) => {
   const answer = await answered(new URL("../../tokenizers/gpt2", address), token, 200);
   return new File([await answer.blob()], "tokenizer.json");
 };
 
-// In the place of what posts the program's messages: the same as marks and words. A page that shows words alone needs no
-// code that reads what the demo's page is told. `failed` is what failed before the program saw that something did.
+// Replaces `postMessage` for the program and converts its messages to plain text, so that the rig page needs no code to
+// parse the demo's messages. `failed` returns a failure that occurred before the program detected one.
 const speaker = (failed) => {
   let why = "";
   let n = 0;
@@ -135,7 +135,7 @@ const speaker = (failed) => {
     Wrote: ({ tokens, n_tokens, micros }) => {
       n = n_tokens;
       post(`a${tokens.map((token) => token.adds).join("")}`);
-      // The first ones say more of the prompt.
+      // The rate of the first tokens depends mostly on the prompt.
       if (n >= 8 && micros > 0) post(`s${Math.floor(n * 1e7 / micros)}`);
     },
     Ended: (end) => post(`${end === "Length" ? "l" : "e"}${n}`),

@@ -1,12 +1,13 @@
-// Runs the demo's program off the page's own thread. A file of its own, as a worker begins with a script.
+// Runs the demo's program outside the page's main thread. This is a separate file because a worker starts from a
+// script.
 const program = import("./headroom-demo.js").then(async (module) => {
   await module.default({ module_or_path: new URL("headroom-demo_bg.wasm", import.meta.url) });
   return module;
 });
-// Thrown outside of the promise, so that the page hears of it.
+// Thrown outside the promise, so that the page receives an error event.
 program.catch((error) => setTimeout(() => { throw error; }));
 
-// What is asked is asked one after the other, whatever it waits for: a checkpoint on another machine, for one.
+// Requests are processed in order, whatever they wait for, such as a checkpoint on another machine.
 let asked = program;
 addEventListener("message", ({ data }) => {
   asked = asked.then(async (module) => {

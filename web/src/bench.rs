@@ -1,16 +1,16 @@
-//! What a browser benchmark measures: the time of one plan, in the page as it is shipped.
+//! Browser benchmarks: the time of one plan in the production build of the page.
 //!
-//! The calculator's program alone exports it: an export is never left out, and would take the whole simulation into the
-//! programs of pages that have no use for it.
+//! Only the calculator's program exports them. The linker keeps every export, so the other pages' programs would
+//! include the whole simulation.
 
-use headroom_shared::plan::plan;
+use headroom_planner::plan::plan;
 
 use crate::{
     browser,
-    state::{answer::Answer, builtin::Builtin, session::Session},
+    state::{answer::PlannedSession, builtin::BuiltinSummary, session::Session},
 };
 
-/// The most plans one call makes, so that a mistyped count cannot hang the page.
+/// Maximum number of plans per call, so that a mistyped count cannot hang the page.
 const PLANS_MAX: u32 = 10_000;
 
 fn mean_millis(n: u32, mut work: impl FnMut() -> bool) -> f64 {
@@ -21,19 +21,20 @@ fn mean_millis(n: u32, mut work: impl FnMut() -> bool) -> f64 {
     if done == 0 { f64::NAN } else { millis / done as f64 }
 }
 
-/// Mean milliseconds of one plan of what the page's link says.
+/// Returns the mean time in milliseconds to plan the run in the page's link.
 pub fn plan_millis(n: u32) -> f64 {
-    let answer = Answer::of(&session());
+    let answer = PlannedSession::of(&session());
     let request = answer.plan().map(|plan| plan.request.clone());
     mean_millis(n, || request.clone().is_some_and(|request| std::hint::black_box(plan(request)).is_ok()))
 }
 
-/// Mean milliseconds from the text to a plan with its timeline, and the built-in trainer's: what one keystroke costs before anything is drawn.
+/// Returns the mean time in milliseconds from the text to a plan with its timeline and the built-in trainer's plan.
+/// This is the cost of one keystroke without drawing.
 pub fn keystroke_millis(n: u32) -> f64 {
     let session = session();
     mean_millis(n, || {
-        let answer = Answer::of(&session);
-        std::hint::black_box(Builtin::of_answer(&answer));
+        let answer = PlannedSession::of(&session);
+        std::hint::black_box(BuiltinSummary::of_answer(&answer));
         std::hint::black_box(answer).plan().is_some()
     })
 }

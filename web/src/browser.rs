@@ -1,7 +1,7 @@
-//! The one place that knows the browser: address, clipboard, storage, files, focus, time.
+//! The pages' only interface to the browser: address, clipboard, storage, files, focus and time.
 //!
-//! Every call can fail in some browser (storage that is blocked, a page that is not secure); none of that is more than
-//! a missing convenience, so failures come back as `None` or `false` and never as an error page.
+//! Every call can fail in some browser, for example if storage is blocked or the page is not secure. Such a failure
+//! costs only a convenience, so it is returned as `None` or `false` and never shown as an error.
 
 pub mod clock;
 pub mod dropped;
@@ -9,47 +9,79 @@ pub mod frame;
 pub mod rig;
 pub mod worker;
 
-use headroom_shared::text::LANGUAGES;
+use headroom_text::LANGUAGES;
 use leptos::prelude::{document, request_animation_frame, window};
 use wasm_bindgen::{JsCast, JsValue, closure::Closure};
 use wasm_bindgen_futures::JsFuture;
 use web_sys::{DragEvent, Element, HtmlDocument, HtmlElement, HtmlTextAreaElement, Storage};
 
-/// The fragment of the address, with its `#`.
+/// Returns the fragment of the address, with its `#`.
 pub fn fragment() -> String {
     window().location().hash().unwrap_or_default()
 }
 
-/// Writes the fragment without a step in the history.
+/// Replaces the fragment without a history entry.
 pub fn replace_fragment(fragment: &str) {
     let Ok(history) = window().history() else { return };
-    // A relative address: with a <base> element a bare fragment would resolve against that.
-    let location = window().location();
-    let path = location.pathname().unwrap_or_default() + &location.search().unwrap_or_default();
-    // A browser that counts calls refuses some; the next edit writes the address again.
-    drop(history.replace_state_with_url(&JsValue::NULL, "", Some(&format!("{path}#{fragment}"))));
+    // The address is relative to the origin, because a <base> element would affect a bare fragment. Browsers limit the
+    // number of calls; after a refusal the next edit updates the address.
+    drop(history.replace_state_with_url(&JsValue::NULL, "", Some(&path_with(fragment))));
 }
 
-/// Gives the head's links to other pages the run, as a fragment.
-pub fn carry_run(fragment: &str) {
+/// Returns this page's path and query with a fragment, or without one if it is empty.
+fn path_with(fragment: &str) -> String {
+    let location = window().location();
+    let path = location.pathname().unwrap_or_default() + &location.search().unwrap_or_default();
+    if fragment.is_empty() { path } else { format!("{path}#{fragment}") }
+}
+
+/// Sets the fragment with a history entry.
+pub fn push_fragment(fragment: &str) {
+    // A repeated address would add a step back that changes nothing.
+    if self::fragment().strip_prefix('#') == Some(fragment) {
+        return;
+    }
+    let Ok(history) = window().history() else { return };
+    drop(history.push_state_with_url(&JsValue::NULL, "", Some(&path_with(fragment))));
+}
+
+/// Adds the run to the links to other pages in the header, and the message's figures to that of Diagnose. An empty run
+/// keeps the links of the other pages.
+pub fn carry_run(run: &str, figures: &str) {
     let Ok(Some(pages)) = document().query_selector(".header__pages") else { return };
     let links = pages.children();
     for link in (0..links.length()).filter_map(|index| links.item(index)).filter(|link| link.has_attribute("data-run"))
     {
         let href = link.get_attribute("href").unwrap_or_default();
         let page = href.split('#').next().unwrap_or_default();
-        drop(link.set_attribute("href", &format!("{page}#{fragment}")));
+        if !run.is_empty() || is_diagnose(page) {
+            drop(link.set_attribute("href", &link_to(page, run, figures)));
+        }
     }
 }
 
-/// The whole address with that fragment.
+fn is_diagnose(page: &str) -> bool {
+    page.contains("diagnose")
+}
+
+/// Returns the address of a page with a run. That of Diagnose has the message's figures too.
+pub fn link_to(page: &str, run: &str, figures: &str) -> String {
+    let figures = if is_diagnose(page) { figures } else { "" };
+    match (run, figures) {
+        ("", "") => page.to_owned(),
+        ("", _) => [page, "#1", figures].concat(),
+        _ => [page, "#", run, figures].concat(),
+    }
+}
+
+/// Returns the full address with a fragment.
 pub fn address_with(fragment: &str) -> String {
     let location = window().location();
     let (origin, path) = (location.origin().unwrap_or_default(), location.pathname().unwrap_or_default());
     format!("{origin}{path}{}#{fragment}", query())
 }
 
-/// The folder that the page lies in, as an address with a slash at its end.
+/// Returns the address of the page's directory, with a slash at its end.
 pub fn folder() -> String {
     let location = window().location();
     let path = location.pathname().unwrap_or_default();
@@ -57,22 +89,22 @@ pub fn folder() -> String {
     format!("{}{folder}/", location.origin().unwrap_or_default())
 }
 
-/// Whether the page comes from this machine, so that nobody elsewhere can ask for it.
+/// Reports whether the page is served from this machine, so that other devices cannot reach it.
 pub fn is_local() -> bool {
     let name = window().location().hostname().unwrap_or_default();
     name == "localhost" || name == "[::1]" || name.starts_with("127.")
 }
 
-/// Adds a script of ours to the page.
+/// Adds a script from the page's directory.
 pub fn add_script(name: &str) {
     let script = document().create_element("script").ok();
     let done = script.zip(document().head()).map(|(script, head)| {
         script.set_attribute("src", &(folder() + name)).and_then(|()| head.append_child(&script))
     });
-    debug_assert!(done.is_some_and(|done| done.is_ok()), "a page takes scripts");
+    debug_assert!(done.is_some_and(|done| done.is_ok()), "a page accepts scripts");
 }
 
-/// Shows the element of that name in another with those attributes; one that is there already gets them anew.
+/// Creates an element with attributes inside another, or updates the attributes of an existing one.
 pub fn show_element(within: &Element, name: &str, attributes: &[(&str, Option<String>)]) {
     let there = within.first_element_child();
     let Some(element) = there.clone().or_else(|| document().create_element(name).ok()) else { return };
@@ -88,25 +120,28 @@ pub fn show_element(within: &Element, name: &str, attributes: &[(&str, Option<St
     }
 }
 
-/// Calls back whenever another link is opened in this window.
-pub fn on_fragment_change(callback: impl FnMut() + 'static) {
-    listen("hashchange", &Closure::<dyn FnMut()>::new(callback).into_js_value());
+/// Calls back whenever the user goes back or forward in the history, or opens a link with another fragment.
+///
+/// The event `popstate` arrives with the new address. `hashchange` arrives in a later task, and a timer that runs in
+/// between would write to the wrong step.
+pub fn on_history_step(callback: impl FnMut() + 'static) {
+    listen("popstate", &Closure::<dyn FnMut()>::new(callback).into_js_value());
 }
 
-/// Calls back for something dragged, wherever on the page it is.
+/// Calls back for a drag event anywhere on the page.
 pub fn on_drag(event: &str, callback: impl FnMut(DragEvent) + 'static) {
     listen(event, &Closure::<dyn FnMut(DragEvent)>::new(callback).into_js_value());
 }
 
-/// Whether files are dragged, and not a piece of text.
+/// Reports whether files are dragged, and not text.
 pub fn has_files(event: &DragEvent) -> bool {
     event.data_transfer().is_some_and(|data| data.types().includes(&JsValue::from_str("Files"), 0))
 }
 
-/// For as long as the page lives.
+/// Adds an event listener for the lifetime of the page.
 fn listen(event: &str, callback: &JsValue) {
     let done = window().add_event_listener_with_callback(event, callback.unchecked_ref());
-    debug_assert!(done.is_ok(), "a window takes listeners");
+    debug_assert!(done.is_ok(), "a window accepts listeners");
 }
 
 fn local_storage() -> Option<Storage> {
@@ -121,34 +156,45 @@ const THEME_KEY: &str = "headroom.theme";
 const LANGUAGE_KEY: &str = "headroom.language";
 const TEXT_KEY: &str = "headroom.text";
 const MESSAGE_KEY: &str = "headroom.message";
+const FIGURES_KEY: &str = "headroom.figures";
 const CONFIG_KEY: &str = "headroom.config";
 const DEMO_KEY: &str = "headroom.demo";
-/// The longest text that is kept: a store of a few megabytes is all there is, and writing into it takes its time.
+/// Maximum size in bytes of a stored text. Storage is limited to a few megabytes, and writing to it is slow.
 const KEPT_BYTES_MAX: usize = 1 << 20;
 const TEXT_OF_KEY: &str = "headroom.text_of";
 const GPU_KEY: &str = "headroom.gpu";
 
-/// Keeps the GPU that a person chose, for later visits on this device.
+/// Stores the GPU that the user selected, for later visits on this device.
 pub fn keep_gpu(name: &str) {
     let _ = local_storage().map(|storage| storage.set_item(GPU_KEY, name));
 }
 
-/// The GPU that was chosen on this device, if one was.
+/// Returns the GPU selected on this device, if there is one.
 pub fn kept_gpu() -> Option<String> {
     local_storage()?.get_item(GPU_KEY).ok()?
 }
 
-/// The fragment of the run that was last shown in this window, empty where there was none.
+/// Returns the fragment of the run last shown in this window, or an empty string.
 pub fn kept_run() -> String {
     session_storage().and_then(|storage| storage.get_item(TEXT_OF_KEY).ok()?).unwrap_or_default()
 }
 
-/// The theme that was chosen, if one was: "light" or "dark".
+/// Stores the figures of the message on the Diagnose page, in a link's format.
+pub fn keep_figures(figures: &str) {
+    let _ = session_storage().map(|storage| storage.set_item(FIGURES_KEY, figures));
+}
+
+/// Returns the figures of the message last shown in this window, or an empty string.
+pub fn kept_figures() -> String {
+    session_storage().and_then(|storage| storage.get_item(FIGURES_KEY).ok()?).unwrap_or_default()
+}
+
+/// Returns the stored theme, "light" or "dark", if there is one.
 pub fn kept_theme() -> Option<String> {
     local_storage()?.get_item(THEME_KEY).ok()?
 }
 
-/// Shows and keeps a theme; `None` follows the system.
+/// Applies and stores a theme; `None` follows the system.
 pub fn set_theme(theme: Option<&str>) {
     let root = document().document_element();
     let storage = local_storage();
@@ -165,10 +211,10 @@ pub fn set_theme(theme: Option<&str>) {
     debug_assert!(done.is_none_or(|result| result.is_ok()), "data-theme is a valid attribute");
 }
 
-/// Keeps a text for a reload of the fragment it was made of.
+/// Stores a text for a reload of the fragment made from it.
 pub fn keep_text(fragment: &str, text: &str) {
     if let Some(storage) = session_storage() {
-        // A text that does not fit into the storage leaves none behind, rather than another's.
+        // A text that is too large removes the stored one, which belongs to another fragment.
         let _ = storage.remove_item(TEXT_KEY);
         let _ = storage.set_item(TEXT_OF_KEY, fragment);
         if text.len() <= KEPT_BYTES_MAX {
@@ -177,7 +223,7 @@ pub fn keep_text(fragment: &str, text: &str) {
     }
 }
 
-/// Keeps what was pasted for the same page in another language.
+/// Stores the pasted texts for the same page in another language.
 pub fn keep_message(message: &str, config: &str) {
     if let Some(storage) = session_storage() {
         let _ = storage.set_item(MESSAGE_KEY, message);
@@ -185,7 +231,7 @@ pub fn keep_message(message: &str, config: &str) {
     }
 }
 
-/// The message and the config that were kept, which are given once.
+/// Returns the stored message and config, and removes them.
 pub fn kept_message() -> Option<(String, String)> {
     let storage = session_storage()?;
     let kept = (storage.get_item(MESSAGE_KEY).ok()??, storage.get_item(CONFIG_KEY).ok()??);
@@ -194,14 +240,14 @@ pub fn kept_message() -> Option<(String, String)> {
     Some(kept)
 }
 
-/// Keeps what was set in the demo for the same page in another language.
+/// Stores the demo's settings for the same page in another language.
 pub fn keep_demo(kept: &str) {
     if let Some(storage) = session_storage() {
         let _ = storage.set_item(DEMO_KEY, kept);
     }
 }
 
-/// What was kept of the demo, which is given once.
+/// Returns the demo's stored settings, and removes them.
 pub fn kept_demo() -> Option<String> {
     let storage = session_storage()?;
     let kept = storage.get_item(DEMO_KEY).ok()??;
@@ -209,25 +255,25 @@ pub fn kept_demo() -> Option<String> {
     Some(kept)
 }
 
-/// The fragment and the text that were kept.
+/// Returns the stored fragment and text.
 pub fn kept_text() -> Option<(String, String)> {
     let storage = session_storage()?;
     Some((storage.get_item(TEXT_OF_KEY).ok()??, storage.get_item(TEXT_KEY).ok()??))
 }
 
-/// The text of the page's language, fetched along with its program (boot.js).
+/// Returns the texts of the page's language, which boot.js fetches with the program.
 pub fn fetched_text() -> String {
     let text = js_sys::Reflect::get(&window(), &JsValue::from_str("headroomText"));
     text.ok().and_then(|text| text.as_string()).unwrap_or_default()
 }
 
-/// The code of the language that is shown.
+/// Returns the code of the current language.
 pub fn language() -> String {
     let root = document().document_element();
     root.and_then(|root| root.get_attribute("lang")).unwrap_or_default()
 }
 
-/// Opens this address in another language, which is kept for the next visit too.
+/// Reloads the page in another language and stores the choice.
 pub fn open_in_language(code: &str) {
     let _ = local_storage().map(|storage| storage.set_item(LANGUAGE_KEY, code));
     let location = window().location();
@@ -235,8 +281,8 @@ pub fn open_in_language(code: &str) {
     let _ = location.replace(&format!("{path}?lang={code}{}", fragment()));
 }
 
-/// The language that the address asks for, as a query with its `?`: what links carry along. Whatever else stands in the
-/// query is nobody's business.
+/// Returns the language in the address as a query with its `?`, for links to other pages. Other parts of the query are
+/// dropped.
 pub fn query() -> String {
     let search = window().location().search().unwrap_or_default();
     let asked = search.split(['?', '&']).find_map(|part| part.strip_prefix("lang="));
@@ -244,10 +290,10 @@ pub fn query() -> String {
     language.map(|language| format!("?lang={}", language.code)).unwrap_or_default()
 }
 
-/// Copies a text; false where the browser does not let it.
+/// Copies a text to the clipboard. Returns `false` if the browser refuses.
 pub async fn copy(text: String) -> bool {
     let navigator = window().navigator();
-    // Only secure pages have a clipboard; the old command works on plain http in a home network too.
+    // Only secure pages have a clipboard. The deprecated command also works over plain HTTP in a home network.
     let has_clipboard = js_sys::Reflect::has(&navigator, &JsValue::from_str("clipboard")).unwrap_or(false);
     let copied = has_clipboard && JsFuture::from(navigator.clipboard().write_text(&text)).await.is_ok();
     copied || copy_by_command(&text).unwrap_or(false)
@@ -267,12 +313,12 @@ fn copy_by_command(text: &str) -> Option<bool> {
     copied
 }
 
-/// An address that is a text itself, to download it from.
+/// Returns a `data:` URL from which a text can be downloaded.
 pub fn text_address(text: &str) -> String {
     format!("data:text/plain;charset=utf-8,{}", String::from(js_sys::encode_uri_component(text)))
 }
 
-/// The text of a file; `None` where it is larger than `bytes_max` or not to be read.
+/// Reads the text of a file. Returns `None` if the file is larger than `bytes_max` or unreadable.
 pub async fn file_text(file: web_sys::File, bytes_max: f64) -> Option<String> {
     if file.size() > bytes_max {
         return None;
@@ -280,9 +326,14 @@ pub async fn file_text(file: web_sys::File, bytes_max: f64) -> Option<String> {
     JsFuture::from(file.text()).await.ok()?.as_string()
 }
 
-/// Whether a person is in that element.
+/// Reports whether an element has the focus.
 pub fn has_focus(element: &Element) -> bool {
     document().active_element().is_some_and(|active| active == *element)
+}
+
+/// Returns the id of the element with the focus, or an empty string.
+pub fn focused_id() -> String {
+    document().active_element().map(|active| active.id()).unwrap_or_default()
 }
 
 /// Moves the focus to an element.
@@ -293,19 +344,28 @@ pub fn focus(id: &str) {
     }
 }
 
-/// Scrolls a box so that the first element of a selector in it is in its middle, once that is drawn. Nothing else moves.
-pub fn scroll_within(outer: Element, selector: String) {
-    request_animation_frame(move || {
-        if let Ok(Some(inner)) = outer.query_selector(&selector) {
-            let (around, at) = (outer.get_bounding_client_rect(), inner.get_bounding_client_rect());
-            let down = at.top() - around.top() - (around.height() - at.height()) / 2.0;
-            #[expect(clippy::cast_possible_truncation, reason = "a scroll position in pixels")]
-            outer.set_scroll_top(outer.scroll_top() + down as i32);
-        }
-    });
+/// Scrolls to an element and moves the focus to it.
+pub fn scroll_to(id: &str) {
+    if let Some(element) = document().get_element_by_id(id) {
+        element.scroll_into_view();
+    }
+    focus(id);
 }
 
-/// Brings a part of a text area into view, selected.
+/// Scrolls to the page's answer, and moves the focus to it, or to its verdict if it has one. Controls that disappear when
+/// they are pressed call it.
+pub fn show_answer() {
+    scroll_to("answer");
+    focus("verdict");
+}
+
+/// Captures the pointer, so that the rest of a drag goes to the element where it began.
+pub fn capture_pointer(event: &web_sys::PointerEvent) {
+    let element = event.current_target().and_then(|target| target.dyn_into::<Element>().ok());
+    drop(element.map(|element| element.set_pointer_capture(event.pointer_id())));
+}
+
+/// Selects a part of a text area and scrolls to it. `depth` is the position of the part as a fraction of the text.
 pub fn select(area: &HtmlTextAreaElement, start: u32, end: u32, depth: f64) {
     let _ = area.focus();
     let _ = area.set_selection_range(start, end);
@@ -314,19 +374,19 @@ pub fn select(area: &HtmlTextAreaElement, start: u32, end: u32, depth: f64) {
     area.set_scroll_top(line as i32);
 }
 
-/// Milliseconds of the page's own clock.
+/// Returns the page's monotonic clock in milliseconds.
 pub fn now_millis() -> f64 {
     window().performance().map_or(0.0, |performance| performance.now())
 }
 
-/// Takes away what index.html shows until the program runs.
+/// Removes the loading screen of index.html.
 pub fn remove_loading_screen() {
     if let Some(element) = document().get_element_by_id("loading") {
         element.remove();
     }
 }
 
-/// Puts a piece of a text behind the others, with its number.
+/// Appends a span with a text and an index.
 pub fn append_span(into: &Element, words: &str, class: &str, index: usize) {
     let Ok(span) = document().create_element("span") else { return };
     span.set_text_content(Some(words));
@@ -335,7 +395,7 @@ pub fn append_span(into: &Element, words: &str, class: &str, index: usize) {
     drop(into.append_child(&span));
 }
 
-/// Scrolls as little as it takes for an element to be seen.
+/// Scrolls to an element in the next frame if its top is above the visible area.
 pub fn bring_in_sight(id: &str) {
     let Some(element) = document().get_element_by_id(id) else { return };
     request_animation_frame(move || {
@@ -346,12 +406,12 @@ pub fn bring_in_sight(id: &str) {
     });
 }
 
-/// Whether the end of a box that scrolls is in sight, about a line more or less.
+/// Reports whether a scrolling element is at its end, within 40 pixels.
 pub fn is_at_end(element: &Element) -> bool {
     element.scroll_top() + element.client_height() + 40 >= element.scroll_height()
 }
 
-/// Marks one of the children as the current one, and no other.
+/// Marks one child as current, and no other.
 pub fn mark_child(of: &Element, index: Option<usize>) {
     if let Ok(Some(marked)) = of.query_selector("[aria-current]") {
         drop(marked.remove_attribute("aria-current"));
@@ -359,7 +419,7 @@ pub fn mark_child(of: &Element, index: Option<usize>) {
     let child = index.and_then(|index| of.children().item(u32::try_from(index).ok()?));
     let Some(child) = child else { return };
     drop(child.set_attribute("aria-current", "true"));
-    // Whoever walks by keys sees where; nobody else is moved.
+    // Scrolls only while the list has the focus, that is, for keyboard users.
     if has_focus(of) {
         let (around, at) = (of.get_bounding_client_rect(), child.get_bounding_client_rect());
         let beyond = (at.bottom() - around.bottom()).max(0.0) + (at.top() - around.top()).min(0.0);
@@ -370,12 +430,12 @@ pub fn mark_child(of: &Element, index: Option<usize>) {
 
 const INDEX: &str = "data-index";
 
-/// The number of the piece that an event happened at.
+/// Returns the index of the span that an event refers to.
 pub fn index_at(target: Option<web_sys::EventTarget>) -> Option<usize> {
     target?.dyn_into::<Element>().ok()?.get_attribute(INDEX)?.parse().ok()
 }
 
-/// Where in an element something is pointed at: shares of its width and height.
+/// Returns the position of a pointer event in its element, as fractions of the width and height.
 pub fn place_within(event: &web_sys::PointerEvent) -> Option<(f64, f64)> {
     let element: Element = event.current_target()?.dyn_into().ok()?;
     let around = element.get_bounding_client_rect();

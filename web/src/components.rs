@@ -1,16 +1,18 @@
-//! Components render; what they show is decided in `state`. One file and one style file each.
+//! Components. They render; `state` decides the content. Each component has one source file and one style file.
 
 pub mod actions;
 pub mod builtin;
-pub mod card_picker;
 pub mod chart;
 pub mod code_changes;
+pub mod coded;
 pub mod config;
 pub mod demo;
+pub mod diagnosis;
 pub mod dynamic;
 pub mod field;
 pub mod fixes;
 pub mod form;
+pub mod gpu_picker;
 pub mod header;
 pub mod language;
 pub mod long_text;
@@ -22,6 +24,7 @@ pub mod phases;
 pub mod problems;
 pub mod rig;
 pub mod rig_charts;
+pub mod summary;
 pub mod tensors;
 pub mod to_diagnose;
 pub mod verdict;

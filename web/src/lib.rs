@@ -1,6 +1,6 @@
-//! The pages. Pages compose components, components render state, and only `browser` knows the browser.
+//! The web pages. Pages compose components, components render state, and only `browser` accesses the browser.
 //!
-//! Each page is a program of its own, so that a visit fetches no more than it shows.
+//! Each page is a program of its own, so that a visit loads no more code than it needs.
 
 mod agent_client;
 pub mod bench;
@@ -19,27 +19,27 @@ pub fn budget() {
     show(text::TITLE_BUDGET, pages::BudgetPage);
 }
 
-/// Shows the calculator in somebody's page, or the page that writes the lines for that.
+/// Shows the embedded calculator, or the page that generates the HTML to embed it.
 pub fn embed() {
     show(text::TITLE_EMBED, pages::EmbedPage);
 }
 
-/// Shows the page that explains a message.
+/// Shows the page that explains out-of-memory messages.
 pub fn diagnose() {
     show(text::TITLE_DIAGNOSE, pages::DiagnosePage);
 }
 
-/// Shows the page where a GPT runs.
+/// Shows the demo page, which runs a GPT in the browser.
 pub fn demo() {
     show(text::TITLE_DEMO, pages::DemoPage);
 }
 
-/// Shows the page of the machine with the GPUs.
+/// Shows the rig page, which monitors the machine with the GPUs.
 pub fn rig() {
     show(text::TITLE_RIG, pages::RigPage);
 }
 
-/// Shows a page in the language that was fetched along with it. Another one is another visit.
+/// Mounts a page in the language whose texts were loaded with it. Another language requires a reload.
 fn show<V: IntoView + 'static>(title: Key, page: impl FnOnce() -> V + 'static) {
     browser::remove_loading_screen();
     text::show(&browser::fetched_text());

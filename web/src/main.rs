@@ -1,4 +1,4 @@
-//! The calculator, and what a benchmark of it calls.
+//! The calculator, and the functions that its browser benchmark calls.
 
 use headroom_web::bench;
 use wasm_bindgen::prelude::wasm_bindgen;
@@ -7,13 +7,13 @@ fn main() {
     headroom_web::budget();
 }
 
-/// See [`bench::plan_millis`].
+/// Calls [`bench::plan_millis`].
 #[wasm_bindgen]
 pub fn bench_plan(n: u32) -> f64 {
     bench::plan_millis(n)
 }
 
-/// See [`bench::keystroke_millis`].
+/// Calls [`bench::keystroke_millis`].
 #[wasm_bindgen]
 pub fn bench_keystroke(n: u32) -> f64 {
     bench::keystroke_millis(n)

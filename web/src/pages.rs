@@ -1,4 +1,4 @@
-//! One module a page.
+//! The pages, with one module for each.
 
 mod budget;
 mod demo;

@@ -1,9 +1,9 @@
-//! What the page thinks: plain values and functions on them, tested natively. Nothing here touches the browser.
+//! View logic of the pages: plain values and pure functions, tested natively. This module never touches the browser.
 
 pub mod answer;
 pub mod budget;
 pub mod builtin;
-pub mod card;
+pub mod burst;
 pub mod chart;
 pub mod command;
 pub mod course;
@@ -15,15 +15,34 @@ pub mod excerpt;
 pub mod fields;
 pub mod fixes;
 pub mod format;
-pub mod json;
+pub mod gpu;
 pub mod needs;
 pub mod no_plan;
+pub mod pasted;
 pub mod places;
 pub mod presets;
+pub mod record;
 pub mod rig;
 pub mod rig_charts;
+pub mod sentence;
 pub mod session;
 pub mod share;
 pub mod snippet;
+pub mod solving;
 pub mod tensors;
 pub mod verdict;
+
+use headroom_planner::nanogpt::{PastedConfig, Settings, from_pasted_text};
+
+/// The name of an unnamed config in messages.
+pub const CONFIG_NAME: &str = "config.py";
+
+/// Parses a text of a field, which has no file name.
+pub fn parse(text: &str) -> PastedConfig {
+    from_pasted_text(CONFIG_NAME, text)
+}
+
+/// Reads the settings of a text of a field.
+pub fn read_settings(text: &str) -> Settings {
+    parse(text).read()
+}

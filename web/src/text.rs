@@ -1,83 +1,94 @@
-//! The words of the page, in the language that is shown: the table's texts said, and which of them belongs to what.
+//! The page's texts in the selected language, and the mapping from values to texts.
 
 use std::cell::Cell;
 
-pub use headroom_shared::text::*;
+pub use headroom_text::*;
 
-use headroom_shared::{gpt::tensors::Lifetime, memory::program::Phase, nanogpt::PastedKind, plan::basis::Certainty};
+use headroom_planner::{gpt::tensors::Lifetime, memory::program::Phase, nanogpt::PastedKind, plan::basis::Certainty};
+use headroom_protocol::message::Message;
 
 thread_local! {
     static SHOWN: Cell<Option<&'static Table>> = const { Cell::new(None) };
 }
 
-/// Takes a fetched table as the one that is shown. It stays for as long as the page lives: there are four.
+/// Sets the table of texts. A table is leaked for the lifetime of the page; there are at most four.
 pub fn show(packed: &str) {
     SHOWN.set(Some(Box::leak(Box::new(Table::unpacked(packed)))));
 }
 
-/// The table that is shown.
+/// Returns the current table of texts.
 pub fn table() -> &'static Table {
     SHOWN.get().unwrap_or_else(table_at_first)
 }
 
-/// Nothing is drawn before a table is there.
+/// Returns an empty table, because nothing is drawn before a table is loaded.
 #[cfg(target_arch = "wasm32")]
 fn table_at_first() -> &'static Table {
     static NOTHING: Table = Table::new();
     &NOTHING
 }
 
-/// Tests outside a browser read English.
+/// Returns the English table, for tests outside a browser.
 #[cfg(not(target_arch = "wasm32"))]
 fn table_at_first() -> &'static Table {
-    english()
+    headroom_languages::english()
 }
 
-/// A text without arguments.
+/// Returns a text without arguments.
 pub fn t(key: Key) -> &'static str {
     table().word(key)
 }
 
-/// A text with its arguments.
+/// Returns a text with its arguments filled in.
 pub fn say(text: &Text) -> String {
     table().say(text)
 }
 
-/// What the theme switch offers.
+/// Returns an agent's message in the current language.
+pub fn message(message: &Message) -> String {
+    message.render(table())
+}
+
+/// The options of the theme switch.
 pub const THEMES: [Key; 3] = [THEME_AUTO, THEME_LIGHT, THEME_DARK];
 /// The pages with their addresses.
-pub const PAGE_LINKS: [(Key, &str); 5] = [
+pub const PAGE_LINKS: [(Key, &str); 6] = [
     (PAGE_BUDGET, "./"),
     (PAGE_DIAGNOSE, "./diagnose.html"),
     (PAGE_DEMO, "./demo.html"),
     (PAGE_RIG, "./rig.html"),
     (PAGE_EMBED, "./embed.html"),
+    (PAGE_DOCS, "./docs/"),
 ];
-/// What the demo begins with, in the language that its model knows.
+/// The demo's default prompt, in the language of its model.
 pub const DEMO_PROMPT: &str = "Once upon a time";
-/// What the field for a message shows as an example.
+/// The example of an out-of-memory message.
 pub const EXAMPLE_MESSAGE: &str = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 6.14 GiB. GPU 0 has a total \
-    capacity of 11.69 GiB of which 2.68 GiB is free. Including non-PyTorch memory, this process has 7.04 GiB memory in use. \
-    Of the allocated memory 6.78 GiB is allocated by PyTorch, and 73.00 MiB is reserved by PyTorch but unallocated.";
-/// The config of that run.
+    capacity of 11.69 GiB of which 2.49 GiB is free. Including non-PyTorch memory, this process has 7.22 GiB memory in use. \
+    Of the allocated memory 6.78 GiB is allocated by PyTorch, and 261.11 MiB is reserved by PyTorch but unallocated.";
+/// The config of the run in [`EXAMPLE_MESSAGE`].
 pub const EXAMPLE_CONFIG: &str = "batch_size = 64\ngradient_accumulation_steps = 1\n";
 
-/// What a field says of a text that it does not take.
-pub fn fault(expected: Key, kept: &str) -> String {
-    say(&if kept.is_empty() { not_taken(expected) } else { not_taken_keeps(expected, kept) })
+/// The sentence for an invalid text of a field.
+pub fn fault(expected: Key) -> String {
+    say(&not_taken(expected))
 }
 
-/// What a text was taken for.
+/// Describes the detected format of a text.
 pub fn read_as(kind: PastedKind, n_keys: usize) -> Text {
     match kind {
         PastedKind::Config => reads_config(n_keys),
         PastedKind::Command => reads_command(n_keys),
         PastedKind::Log => reads_log(n_keys),
         PastedKind::Words => reads_words(n_keys),
+        PastedKind::Json => reads_json(n_keys),
+        // The format's problem already describes it.
+        PastedKind::Unsupported => verbatim(""),
     }
 }
 
-/// Parts of a link that were left out.
+/// Describes the parts of a link that were ignored. `later` is the link's version if this program is older than the
+/// link.
 pub fn left_out(parts: &[String], later: Option<u32>) -> Text {
     let names = names(parts.iter().map(String::as_str));
     match (later, parts.is_empty()) {
@@ -87,7 +98,7 @@ pub fn left_out(parts: &[String], later: Option<u32>) -> Text {
     }
 }
 
-/// How sure a figure is, in a word.
+/// Names the certainty of a figure.
 pub fn certainty(certainty: Certainty) -> &'static str {
     t(match certainty {
         Certainty::Exact => CERTAINTY_EXACT,
@@ -96,11 +107,11 @@ pub fn certainty(certainty: Certainty) -> &'static str {
     })
 }
 
-/// Each with what it means.
+/// Every certainty with its explanation.
 pub const CERTAINTIES: [(Certainty, Key); 3] =
     [(Certainty::Exact, MEANS_EXACT), (Certainty::Measured, MEANS_MEASURED), (Certainty::Estimated, MEANS_ESTIMATED)];
 
-/// Whether a phase belongs to an iteration of the training loop.
+/// Reports whether a phase belongs to an iteration of the training loop.
 pub const fn is_in_iteration(phase: Phase) -> bool {
     matches!(
         phase,
@@ -113,14 +124,14 @@ pub const fn is_in_iteration(phase: Phase) -> bool {
     )
 }
 
-/// A name on the axis, and the same where there is little room.
+/// A label on the axis in a long and a short form.
 pub type Tick = (&'static str, &'static str);
 
 fn tick(long: Key, short: Key) -> Tick {
     (t(long), t(short))
 }
 
-/// What a phase outside an iteration belongs to, for the lower row of the axis.
+/// Returns the label of a phase outside an iteration, for the lower row of the axis.
 pub fn stretch(phase: Phase) -> Tick {
     match phase {
         Phase::EvalFirst | Phase::Eval => tick(STRETCH_EVAL, STRETCH_EVAL_SHORT),
@@ -129,7 +140,7 @@ pub fn stretch(phase: Phase) -> Tick {
     }
 }
 
-/// An iteration on the axis.
+/// Returns the label of an iteration on the axis.
 pub fn iteration(index: usize) -> Tick {
     match index {
         0 => tick(ITERATION_0, ITERATION_0_SHORT),
@@ -138,7 +149,7 @@ pub fn iteration(index: usize) -> Tick {
     }
 }
 
-/// A phase on the axis, within its stretch.
+/// Returns the label of a phase on the axis, within its group.
 pub fn phase_tick(phase: Phase) -> Tick {
     match phase {
         Phase::Init => tick(TICK_INIT, TICK_INIT),
@@ -151,7 +162,7 @@ pub fn phase_tick(phase: Phase) -> Tick {
     }
 }
 
-/// Why a tensor is alive.
+/// Explains why a tensor is alive.
 pub fn why_alive(lifetime: Lifetime) -> &'static str {
     t(match lifetime {
         Lifetime::Run => ALIVE_RUN,
@@ -167,7 +178,7 @@ pub fn why_alive(lifetime: Lifetime) -> &'static str {
     })
 }
 
-/// What a key of nanoGPT is, for those that have a field.
+/// Returns the description of a nanoGPT key, or an empty string if the key has no field.
 pub fn doc(key: &str) -> &'static str {
     let docs = [
         ("batch_size", DOC_BATCH_SIZE),
@@ -189,9 +200,9 @@ pub fn doc(key: &str) -> &'static str {
     docs.iter().find(|(name, _)| *name == key).map_or("", |(_, key)| t(*key))
 }
 
-/// The themes of an embedded calculator, as its attribute names them.
+/// The themes of an embedded calculator, with the attribute's values.
 pub const EMBED_THEMES: [(&str, Key); 3] =
     [("auto", EMBED_THEME_AUTO), ("light", EMBED_THEME_LIGHT), ("dark", EMBED_THEME_DARK)];
-/// What makes docs, and where the lines go there.
+/// Documentation generators, with instructions where to put the HTML.
 pub const EMBED_HOSTS: [(&str, Key); 4] =
     [("mdBook", EMBED_MDBOOK), ("MkDocs", EMBED_MKDOCS), ("Jekyll", EMBED_JEKYLL), ("Docusaurus", EMBED_DOCUSAURUS)];

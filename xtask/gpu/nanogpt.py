@@ -1,5 +1,5 @@
-"""Times nanoGPT's training step on this machine's card, as its train.py takes it: bfloat16 under autocast, clipping, fused
-AdamW. Prints an object of JSON.
+"""Times nanoGPT's training step on this machine's GPU, as in its train.py: bfloat16 under autocast, gradient clipping
+and fused AdamW. Prints a JSON object.
 
     python3 nanogpt.py FOLDER eager|compile LAYERS HEADS CHANNELS TOKENS BATCH_SIZE WARM_UP TIMED
 
@@ -17,7 +17,7 @@ sys.path.insert(0, folder)
 import torch  # noqa: E402
 from model import GPT, GPTConfig  # noqa: E402
 
-VOCAB_SIZE = 50304  # nanoGPT's own: padded, which is faster than 50257
+VOCAB_SIZE = 50304  # nanoGPT's padded vocabulary, faster than 50257
 
 torch.manual_seed(1337)
 torch.backends.cuda.matmul.allow_tf32 = True
@@ -29,7 +29,7 @@ step_model = torch.compile(model) if way == "compile" else model
 
 
 def batch():
-    # train.py takes a new one while the card computes.
+    # train.py loads the next batch while the GPU computes.
     tokens = torch.randint(VOCAB_SIZE, (2, batch_size, block_size)).pin_memory()
     x, y = tokens.to("cuda", non_blocking=True)
     return x, y

@@ -1,5 +1,5 @@
-"""Measures how fast PyTorch multiplies bfloat16 matrices of random numbers on this machine's card: by cuBLASLt, the
-ceiling that a trainer's products are held to. Prints an object of JSON."""
+"""Measures PyTorch's rate of bfloat16 matrix products (cuBLASLt) of random numbers on this machine's GPU. The rate is
+the upper bound of a trainer's products. Prints a JSON object."""
 
 import json
 

@@ -1,25 +1,25 @@
-//! The few flags that xtask takes.
+//! Parser for xtask's flags.
 
 use crate::failure::{Failure, Result};
 
-/// What is left of the command line.
+/// The arguments that are not yet consumed.
 #[derive(Debug)]
 pub struct Args(Vec<String>);
 
 impl Args {
-    /// All arguments after the command.
+    /// Creates the arguments after the command.
     pub fn new(args: impl IntoIterator<Item = String>) -> Self {
         Self(args.into_iter().collect())
     }
 
-    /// Takes a flag that has no value.
+    /// Consumes a flag without a value, and returns whether it was given.
     pub fn flag(&mut self, name: &str) -> bool {
         let before = self.0.len();
         self.0.retain(|arg| arg != name);
         self.0.len() < before
     }
 
-    /// Takes a flag with its value: `--port 80` or `--port=80`.
+    /// Consumes a flag with its value: `--port 80` or `--port=80`.
     pub fn value(&mut self, name: &str) -> Result<Option<String>> {
         let with_value =
             |arg: &String| arg.strip_prefix(name).and_then(|rest| rest.strip_prefix('=')).map(str::to_owned);
@@ -32,7 +32,7 @@ impl Args {
         if idx < self.0.len() { Ok(Some(self.0.remove(idx))) } else { Err(usage(format!("{name} needs a value"))) }
     }
 
-    /// Takes what follows `--`.
+    /// Consumes the arguments after `--`.
     pub fn after_dashes(&mut self) -> Vec<String> {
         let Some(idx) = self.0.iter().position(|arg| arg == "--") else { return vec![] };
         let after = self.0.split_off(idx + 1);
@@ -40,13 +40,13 @@ impl Args {
         after
     }
 
-    /// Takes the only argument that is no flag.
+    /// Consumes the first positional argument.
     pub fn free(&mut self) -> Option<String> {
         let idx = self.0.iter().position(|arg| !arg.starts_with('-'))?;
         Some(self.0.remove(idx))
     }
 
-    /// Fails on what nobody took.
+    /// Fails if an argument is left over.
     pub fn finish(self) -> Result<()> {
         match self.0.first() {
             Some(unknown) => Err(usage(format!("unknown argument `{unknown}`"))),
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_takes_is_an_error() {
+    fn unused_argument_is_an_error() {
         args("--prot 80").finish().expect_err("a typing error");
         args("--port").value("--port").expect_err("no value");
     }

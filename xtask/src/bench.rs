@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: every package's benchmarks, one package after the other so that they do not disturb each other.
+//! `cargo xtask bench`: the benchmarks of every package, one package at a time so that they do not disturb each other.
 
 use crate::{
     args::Args,
@@ -7,7 +7,7 @@ use crate::{
     shell::{Shell, step},
 };
 
-/// Runs the benchmarks whose names contain the filter, or all; what follows `--` is theirs.
+/// Runs the benchmarks whose names contain the filter, or all. Arguments after `--` are passed to the benchmark.
 pub fn run(shell: &Shell, mut args: Args) -> Result<()> {
     let more = args.after_dashes();
     let filter = args.free();
@@ -31,14 +31,14 @@ pub fn run(shell: &Shell, mut args: Args) -> Result<()> {
         );
     }
     for package in with_benches {
-        // Options are understood by the benchmark that they are for.
+        // Extra arguments are valid for the named benchmark only.
         let is_asked = |bench: &&String| more.is_empty() || filter.as_ref() == Some(*bench);
         let asked: Vec<&String> = package.benches.iter().filter(is_asked).collect();
         if asked.is_empty() {
             continue;
         }
         if package.name == END_TO_END {
-            // What is measured there is the program, and cargo builds a package's own alone.
+            // These benchmarks run the program, and cargo builds only the binaries of the benchmark's own package.
             let command = shell.cmd("cargo").args(["build", "--release", "--package", "headroom-agent"]);
             step("build headroom", "as it ships, for the benchmarks of the whole program", || command.run(""))?;
         }

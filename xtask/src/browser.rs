@@ -1,5 +1,5 @@
-//! What the tests of the page take: a Chromium, its driver, and a Vulkan driver that needs no GPU.
-//! Installed through the system's package manager where that is Debian's and we may; otherwise it says what to install.
+//! Requirements of the page's tests: Chromium, its driver, and a Vulkan driver that needs no GPU. They are installed by
+//! the package manager on Debian if permitted; otherwise the error lists them.
 
 use crate::{
     failure::{Failure, Result},
@@ -12,7 +12,7 @@ use std::{
 
 /// Debian's and Ubuntu's packages. libvulkan1 is the loader, mesa-vulkan-drivers has the software driver.
 const DEBIAN_PACKAGES: &[&str] = &["chromium", "chromium-driver", "mesa-vulkan-drivers", "libvulkan1"];
-/// Those that the shaders' tests take.
+/// The packages for the shaders' tests.
 const VULKAN_PACKAGES: &[&str] = &["mesa-vulkan-drivers", "libvulkan1"];
 const VULKAN_HINT: &str =
     "install the Vulkan loader and a driver, Mesa's software driver (lavapipe) where there is no GPU:
@@ -33,14 +33,14 @@ const VULKAN_LOADER_FOLDERS: &[&str] =
 const VULKAN_DRIVER_FOLDERS: &[&str] =
     &["/usr/share/vulkan/icd.d", "/etc/vulkan/icd.d", "/usr/local/share/vulkan/icd.d"];
 
-/// A browser and the program that steers it, of one version.
+/// A browser and its WebDriver, of the same version.
 #[derive(Debug)]
 pub struct Browser {
     pub chromium: PathBuf,
     pub chromedriver: PathBuf,
 }
 
-/// Finds the browser, installing it where that can be done unasked.
+/// Finds the browser, or installs it if that needs no confirmation.
 pub fn ensure(shell: &Shell) -> Result<Browser> {
     if find(shell).is_err() {
         install(shell, "Chromium, its driver and a software Vulkan driver", DEBIAN_PACKAGES, INSTALL_HINT)?;
@@ -58,7 +58,7 @@ pub fn ensure(shell: &Shell) -> Result<Browser> {
     }
 }
 
-/// Sees to a Vulkan driver, which the shaders' tests need, on Linux; elsewhere they say themselves what is missing.
+/// Ensures a Vulkan driver for the shaders' tests on Linux. On other systems the tests report what is missing.
 pub fn ensure_vulkan(shell: &Shell) -> Result<()> {
     if cfg!(not(target_os = "linux")) || has_vulkan() {
         return Ok(());
@@ -88,7 +88,8 @@ fn has_vulkan() -> bool {
     loader && (chosen || VULKAN_DRIVER_FOLDERS.iter().any(has_driver))
 }
 
-/// "Chromium 156.0.8078.79 built on …" and "ChromeDriver 156.0.8078.79 (…)" are of major version 156.
+/// Returns the major version of a program: 156 for "Chromium 156.0.8078.79 built on …" and "ChromeDriver 156.0.8078.79
+/// (…)".
 fn major(shell: &Shell, program: &Path) -> Option<u32> {
     major_of(&shell.cmd(program).args(["--version"]).read()?)
 }
@@ -111,7 +112,7 @@ fn install(shell: &Shell, what: &str, packages: &[&str], hint: &'static str) -> 
     })
 }
 
-/// Whether apt-get can be used, and if so whether it takes sudo.
+/// Returns whether apt-get needs sudo; `None` if it cannot be used.
 fn may_install(shell: &Shell) -> Option<bool> {
     shell.which("apt-get")?;
     if shell.cmd("id").args(["-u"]).read()?.trim() == "0" {

@@ -1,8 +1,8 @@
-//! Writes `.br` and `.gz` beside each file of the page, so that the server sends bytes and never compresses.
+//! Writes `.br` and `.gz` copies beside each file of the page, so that the server never compresses.
 
 use crate::{
-    failure::{Doing, Failure, Result},
-    files,
+    failure::{Failure, IoContext, Result},
+    files, parallel,
     shell::note,
 };
 use std::{
@@ -10,40 +10,42 @@ use std::{
     fs,
     io::Write,
     path::{Path, PathBuf},
+    sync::atomic::{AtomicUsize, Ordering},
 };
 
-/// Endings of files that become smaller; pictures and fonts are compressed already.
+/// Extensions of compressible files; pictures and fonts are already compressed.
 const COMPRESSIBLE: &[&str] = &["html", "js", "mjs", "css", "wasm", "svg", "json", "txt", "xml", "ico", "webmanifest"];
 
-/// How long to try.
+/// Compression level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effort {
-    /// Brotli 11, gzip 9: for what is shipped.
+    /// Brotli 11, gzip 9: for releases.
     Most,
-    /// Brotli 3, gzip 1: for what is looked at once.
+    /// Brotli 3, gzip 1: for development.
     Little,
 }
 
-/// Compresses every file of a folder that becomes smaller by it.
+/// Compresses every compressible file of a directory.
 pub fn folder(folder: &Path, effort: Effort) -> Result<()> {
     let files: Vec<_> = files::files_below(folder)?.into_iter().filter(|file| is_compressible(file)).collect();
     if files.is_empty() {
         return Err(Failure::new(format!("{} holds no page", folder.display())).hint("run `cargo xtask page`"));
     }
-    let (mut plain_bytes, mut brotli_bytes) = (0, 0);
-    for file in &files {
+    let (plain_bytes, brotli_bytes) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    parallel::for_each(&files, |file| {
         let plain = fs::read(file).doing(|| format!("read {}", file.display()))?;
         let packed = brotli(&plain, effort)?;
-        plain_bytes += plain.len();
-        brotli_bytes += packed.len();
+        plain_bytes.fetch_add(plain.len(), Ordering::Relaxed);
+        brotli_bytes.fetch_add(packed.len(), Ordering::Relaxed);
         write(&beside(file, "br"), &packed)?;
-        write(&beside(file, "gz"), &gzip(&plain, effort)?)?;
-    }
+        write(&beside(file, "gz"), &gzip(&plain, effort)?)
+    })?;
+    let (plain_bytes, brotli_bytes) = (plain_bytes.into_inner(), brotli_bytes.into_inner());
     note(&format!("{} files: {plain_bytes} bytes, {brotli_bytes} as brotli", files.len()));
     Ok(())
 }
 
-/// `page.js` and `br` give `page.js.br`.
+/// Appends an extension: `page.js` and `br` become `page.js.br`.
 pub fn beside(file: &Path, ending: &str) -> PathBuf {
     let mut name = file.as_os_str().to_owned();
     name.push(".");
@@ -51,12 +53,12 @@ pub fn beside(file: &Path, ending: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Whether the file is one that gets compressed copies.
+/// Returns whether a file gets compressed copies.
 pub fn is_compressible(file: &Path) -> bool {
     file.extension().and_then(OsStr::to_str).is_some_and(|ending| COMPRESSIBLE.contains(&ending))
 }
 
-/// The bytes as a browser would be sent them.
+/// Compresses bytes with brotli.
 pub fn brotli(plain: &[u8], effort: Effort) -> Result<Vec<u8>> {
     let quality = if effort == Effort::Most { 11 } else { 3 };
     // 2^22 bytes is the largest window that every browser accepts.
@@ -82,7 +84,7 @@ mod tests {
     use std::io::Read;
 
     #[test]
-    fn what_is_compressed_comes_back() {
+    fn compression_round_trips() {
         let plain: Vec<u8> = (0..20_000_u32).flat_map(|i| (i / 7).to_le_bytes()).collect();
         for effort in [Effort::Most, Effort::Little] {
             let packed = brotli(&plain, effort).expect("brotli");

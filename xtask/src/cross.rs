@@ -1,10 +1,10 @@
-//! `cargo xtask cross`: whether the agent compiles for the other systems of home rigs. Nothing is linked or run.
+//! `cargo xtask cross`: compiles the agent for other systems, and without its features. Nothing is linked or run.
 //!
-//! SQLite and ring are C, so each target takes a C compiler: the system's own where it has one (`gcc-mingw-w64` and
-//! `gcc-aarch64-linux-gnu` in Debian), else Zig's, which Python's package index has for every system.
+//! SQLite and ring are C, so each target needs a C compiler. That is the system's cross compiler if installed
+//! (`gcc-mingw-w64` and `gcc-aarch64-linux-gnu` in Debian). Otherwise it is Zig's, from Python's package index.
 
 use crate::{
-    failure::{Doing, Result},
+    failure::{IoContext, Result},
     files,
     pins::ZIG,
     python,
@@ -15,15 +15,19 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// A system that the agent has to compile for.
+/// A target of the agent.
 struct Target {
-    /// As rustc calls it.
+    /// rustc's name.
     rust: &'static str,
-    /// And Zig.
+    /// Zig's name.
     zig: &'static str,
-    /// The prefix of a system's own compiler and archiver for it.
+    /// The prefix of the system's cross compiler and archiver.
     gcc: &'static str,
 }
+
+/// Packages of the agent, checked for each target.
+pub const AGENT: [&str; 5] =
+    ["headroom-agent-core", "headroom-train", "headroom-watch", "headroom-server", "headroom-agent"];
 
 const TARGETS: [Target; 2] = [
     Target { rust: "x86_64-pc-windows-gnu", zig: "x86_64-windows-gnu", gcc: "x86_64-w64-mingw32" },
@@ -36,29 +40,45 @@ struct C {
     archiver: PathBuf,
 }
 
-/// Checks the agent for every target.
+/// Checks the agent alone: for every target, and without its features. `cargo xtask lint` checks it together
+/// with the workspace, whose unified features hide one that the agent forgot to request.
 pub fn run(shell: &Shell) -> Result<()> {
+    let mut compilers = Vec::new();
     for target in &TARGETS {
-        let Some(c) = c_of(shell, target)? else {
-            note(&format!(
+        match c_of(shell, target)? {
+            Some(c) => {
+                ensure_std(shell, target)?;
+                compilers.push((target, c));
+            }
+            None => note(&format!(
                 "skipped {}: neither {}-gcc is installed, nor Python 3.11 with venv to fetch Zig's",
                 target.rust, target.gcc
-            ));
-            continue;
-        };
-        ensure_std(shell, target)?;
-        step(&format!("check the agent for {}", target.rust), "home rigs run it too", || {
-            let name = target.rust.replace('-', "_");
-            shell
-                .cmd("cargo")
-                .args(["clippy", "--quiet", "--no-deps", "--package", "headroom-agent", "--bins"])
-                .args(["--target", target.rust, "--", "--deny", "warnings"])
-                .env(&format!("CC_{name}"), c.compiler)
-                .env(&format!("AR_{name}"), c.archiver)
-                .run("what is Unix-only stands in agent/src/platform, with a twin for Windows")
-        })?;
+            )),
+        }
     }
-    Ok(())
+    // One call for all targets would unify their features: code for Unix would be compiled for Windows.
+    for target in &compilers {
+        clippy(shell, Some(target), &[])?;
+    }
+    clippy(shell, compilers.last(), &["--no-default-features"])
+}
+
+/// Runs clippy on the agent for a target, or for this machine.
+fn clippy(shell: &Shell, target: Option<&(&Target, C)>, features: &[&str]) -> Result<()> {
+    let name = target.map_or("this machine", |(target, _)| target.rust);
+    let step_name = format!("check the agent for {name} {}", features.join(" "));
+    step(step_name.trim_end(), "home rigs run it too", || {
+        let command = shell.cmd("cargo").args(["clippy", "--quiet", "--no-deps"]);
+        let mut command = command.args(AGENT.iter().flat_map(|name| ["--package", name])).args(features);
+        if let Some((target, c)) = target {
+            let variable = target.rust.replace('-', "_");
+            command = command.args(["--target", target.rust]);
+            command = command.env(&format!("CC_{variable}"), &c.compiler).env(&format!("AR_{variable}"), &c.archiver);
+        }
+        command
+            .args(["--", "--deny", "warnings"])
+            .run("Unix-only code is in agent/core/src/platform, with a Windows counterpart")
+    })
 }
 
 fn ensure_std(shell: &Shell, target: &Target) -> Result<()> {
@@ -86,7 +106,7 @@ fn c_of(shell: &Shell, target: &Target) -> Result<Option<C>> {
     fs::create_dir_all(&folder).doing(|| format!("create {}", folder.display()))?;
     let script = |name: &str, words: &str| {
         let path = folder.join(format!("{name}-{}", target.zig));
-        // Crates that call a C compiler name the target in rustc's words, which Zig does not read.
+        // Crates that call a C compiler pass the target in rustc's form, which Zig does not accept.
         let text = format!(
             "#!/bin/sh\nfor word; do shift; case $word in --target=*) ;; *) set -- \"$@\" \"$word\" ;; esac; done\n\
              ZIG_GLOBAL_CACHE_DIR='{cache}' exec '{python}' -m ziglang {words} \"$@\"\n",

@@ -1,26 +1,26 @@
-//! The one error type of xtask: what failed, and what the person in front of it can do.
+//! The error type of xtask: what failed, and what the user can do.
 
 use std::fmt;
 
-/// A step that did not work.
+/// The failure of a step.
 #[derive(Debug)]
 pub struct Failure {
-    /// What failed, for which input, in one line.
+    /// What failed, and for which input, in one line.
     what: String,
-    /// What to try; `None` where the message says it already.
+    /// What to try; `None` if the message already states it.
     hint: Option<String>,
 }
 
-/// Result of a step.
+/// The result of a step.
 pub type Result<T> = std::result::Result<T, Failure>;
 
 impl Failure {
-    /// A failure with nothing more to say than what it is.
+    /// Creates a failure without a hint.
     pub fn new(what: impl Into<String>) -> Self {
         Self { what: what.into(), hint: None }
     }
 
-    /// Adds what to try next.
+    /// Adds a hint.
     #[must_use]
     pub fn hint(self, hint: impl Into<String>) -> Self {
         Self { hint: Some(hint.into()), ..self }
@@ -37,13 +37,13 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Gives an I/O error the name of what was being done.
-pub trait Doing<T> {
-    /// `doing` completes the sentence "could not …".
+/// Adds context to an I/O error.
+pub trait IoContext<T> {
+    /// Converts an error; `doing` completes the sentence "could not …".
     fn doing(self, doing: impl FnOnce() -> String) -> Result<T>;
 }
 
-impl<T, E: fmt::Display> Doing<T> for std::result::Result<T, E> {
+impl<T, E: fmt::Display> IoContext<T> for std::result::Result<T, E> {
     fn doing(self, doing: impl FnOnce() -> String) -> Result<T> {
         self.map_err(|error| Failure::new(format!("could not {}: {error}", doing())))
     }
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_hint_stands_apart_from_the_error() {
+    fn hint_is_separate_from_error() {
         let failure = Failure::new("no page").hint("run `cargo xtask page`");
         assert_eq!(failure.to_string(), "error: no page\n\nhint: run `cargo xtask page`");
         assert_eq!(Failure::new("no page").to_string(), "error: no page");

@@ -1,6 +1,6 @@
-//! Walking folders and telling whether anything in them changed.
+//! Directory traversal and change detection.
 
-use crate::failure::{Doing, Result};
+use crate::failure::{IoContext, Result};
 use std::{
     collections::hash_map::DefaultHasher,
     fs,
@@ -8,10 +8,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Folders that hold what is built or fetched, never sources.
+/// Directories of build output and downloads, never of sources.
 const NOT_SOURCES: &[&str] = &["target", "dist", "node_modules", ".git", ".tools"];
 
-/// Every file below `folder`, sorted; an empty list where there is no such folder.
+/// Every file below `folder`, sorted; an empty list if the folder is missing.
 pub fn files_below(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     let mut open = vec![folder.to_path_buf()];
@@ -29,7 +29,7 @@ pub fn files_below(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Writes a script that can be run.
+/// Writes an executable script.
 pub fn write_program(path: &Path, text: &str) -> Result<()> {
     fs::write(path, text).doing(|| format!("write {}", path.display()))?;
     #[cfg(unix)]
@@ -38,7 +38,7 @@ pub fn write_program(path: &Path, text: &str) -> Result<()> {
     Ok(())
 }
 
-/// Makes `folder` an empty one.
+/// Creates an empty directory, or empties an existing one.
 pub fn remake(folder: &Path) -> Result<()> {
     if folder.is_dir() {
         fs::remove_dir_all(folder).doing(|| format!("remove {}", folder.display()))?;
@@ -46,7 +46,7 @@ pub fn remake(folder: &Path) -> Result<()> {
     fs::create_dir_all(folder).doing(|| format!("create {}", folder.display()))
 }
 
-/// Removes every file of `folder` with that ending, and makes the folder where there is none.
+/// Removes every file of `folder` with this extension, and creates the directory if it is missing.
 pub fn clear(folder: &Path, ending: &str) -> Result<()> {
     for file in files_below(folder)?.iter().filter(|file| file.extension().is_some_and(|found| found == ending)) {
         fs::remove_file(file).doing(|| format!("remove {}", file.display()))?;
@@ -54,7 +54,7 @@ pub fn clear(folder: &Path, ending: &str) -> Result<()> {
     fs::create_dir_all(folder).doing(|| format!("create {}", folder.display()))
 }
 
-/// Copies every file below `from` to the same place below `to`.
+/// Copies every file below `from` to the same relative path below `to`.
 pub fn copy_below(from: &Path, to: &Path) -> Result<()> {
     for file in files_below(from)? {
         let target = to.join(file.strip_prefix(from).unwrap_or(&file));
@@ -66,7 +66,8 @@ pub fn copy_below(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A number that changes when a file's path or content does. By content, not by time: a checkout touches every file.
+/// Returns a digest of the files' paths and contents. It ignores modification times, because a checkout changes them
+/// all.
 pub fn digest(files: &[PathBuf], settings: &str) -> Result<String> {
     let mut hasher = DefaultHasher::new();
     settings.hash(&mut hasher);
@@ -77,12 +78,21 @@ pub fn digest(files: &[PathBuf], settings: &str) -> Result<String> {
     Ok(format!("{:016x}", hasher.finish()))
 }
 
-/// Whether `stamp` holds `digest`.
+/// Returns a digest of the files' contents.
+pub fn digest_of_contents(files: &[PathBuf]) -> Result<String> {
+    let mut hasher = DefaultHasher::new();
+    for file in files {
+        fs::read(file).doing(|| format!("read {}", file.display()))?.hash(&mut hasher);
+    }
+    Ok(format!("{:016x}", hasher.finish()))
+}
+
+/// Returns whether the file `stamp` holds `digest`.
 pub fn is_stamped(stamp: &Path, digest: &str) -> bool {
     fs::read_to_string(stamp).is_ok_and(|found| found == digest)
 }
 
-/// Writes `digest` to `stamp`.
+/// Writes `digest` to the file `stamp`.
 pub fn write_stamp(stamp: &Path, digest: &str) -> Result<()> {
     if let Some(folder) = stamp.parent() {
         fs::create_dir_all(folder).doing(|| format!("create {}", folder.display()))?;
@@ -101,7 +111,7 @@ mod tests {
         fs::write(folder.join("a"), "1").expect("a file");
         fs::write(folder.join("target/built"), "1").expect("a file");
         let files = files_below(&folder).expect("a list");
-        assert_eq!(files, [folder.join("a")], "what is built is no source");
+        assert_eq!(files, [folder.join("a")], "build output is not source");
 
         let first = digest(&files, "").expect("a digest");
         assert_eq!(digest(&files, "").expect("a digest"), first);

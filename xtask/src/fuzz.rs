@@ -1,12 +1,14 @@
-//! `cargo xtask fuzz`: each target of `fuzz` over its kept corpus, then for a bounded time over what libFuzzer makes of it.
+//! `cargo xtask fuzz`: runs each target of `fuzz` over its committed corpus, then for a limited time over inputs that
+//! libFuzzer generates.
 //!
-//! With the pinned stable toolchain: the compiler's own instrumentation needs no more than flags, and libFuzzer comes as
-//! a crate, whose C++ a compiler of this machine builds. The folder has cargo-fuzz's layout, for who has that and a
-//! nightly toolchain. What is found is kept under `target`; the corpus only changes by hand.
+//! It uses the pinned stable toolchain: the compiler's instrumentation needs only flags. libFuzzer comes as a crate,
+//! and its C++ is built by this machine's compiler. The directory has cargo-fuzz's layout, for use with that and a
+//! nightly toolchain. Findings are kept under `target`; the corpus is changed only by hand.
 
 use crate::{
     args::Args,
-    failure::{Doing, Failure, Result},
+    failure::{Failure, IoContext, Result},
+    parallel,
     shell::{Cmd, Shell, note, step},
 };
 use std::{
@@ -14,18 +16,18 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// How long each target runs where nobody says.
+/// Default time for each target.
 const SECONDS: u64 = 60;
-/// How long in the continuous integration, and from which seed: a change is judged by its own inputs, not by luck.
+/// Time and seed for continuous integration: the seed is fixed so that results depend on the change alone.
 pub const IN_CI: [&str; 2] = ["--seconds=20", "--seed=1"];
 /// The longest input, several times the longest message.
 const MAX_INPUT_BYTES: usize = 4096;
-/// An input that takes longer hangs: the slowest of the corpus takes less than one.
+/// The time limit of an input. The slowest of the corpus takes less than one second.
 const TIMEOUT_SECONDS: u64 = 20;
-/// Twenty times what a target was seen to take.
+/// The memory limit: twenty times the observed usage.
 const MEMORY_MIB: u64 = 2048;
 
-/// What cargo-fuzz passes too: a counter at each edge, the table of their places, and the operands of comparisons.
+/// cargo-fuzz's flags: a counter at each edge, the table of their addresses, and the operands of comparisons.
 const FLAGS: [&str; 7] = [
     "-Cpasses=sancov-module",
     "-Cllvm-args=-sanitizer-coverage-level=4",
@@ -36,15 +38,15 @@ const FLAGS: [&str; 7] = [
     "fuzzing",
 ];
 
-/// What the command line asks for.
+/// Options of the command line.
 #[derive(Debug)]
 struct Options {
-    /// One target, or all.
+    /// The only target to run; `None` for all.
     target: Option<String>,
-    /// 0 for the corpus alone.
+    /// The time of each target; 0 for the corpus alone.
     seconds: u64,
     seed: Option<u64>,
-    /// Only this input, as a failure names it.
+    /// The only input to run, in the form that a failure prints.
     input: Option<String>,
 }
 
@@ -67,21 +69,21 @@ impl Options {
     }
 }
 
-/// Where a target's files lie.
+/// The files of a target.
 #[derive(Debug)]
 struct Target {
     name: String,
     program: PathBuf,
-    /// In the repository; never written.
+    /// The committed corpus; never written.
     corpus: PathBuf,
-    /// What this machine found beyond it.
+    /// Further inputs found on this machine.
     found: PathBuf,
     /// Inputs that failed.
     failing: PathBuf,
     dictionary: PathBuf,
 }
 
-/// Builds the targets and runs them; the first input that fails ends it.
+/// Builds the targets and runs them, up to the first input that fails.
 pub fn run(shell: &Shell, args: Args) -> Result<()> {
     let options = Options::read(args)?;
     if let Some(reason) = missing(shell) {
@@ -92,19 +94,17 @@ pub fn run(shell: &Shell, args: Args) -> Result<()> {
     step("build the fuzz targets", "instrumented, with every assertion on", || {
         cargo(shell, "build").run("a C++ compiler builds libFuzzer; CXX names another than c++")
     })?;
-    for target in &targets {
-        if let Some(input) = &options.input {
-            return target.over_one(shell, input);
-        }
-        target.over_corpus(shell)?;
-        if options.seconds > 0 {
-            target.over_more(shell, &options)?;
-        }
+    if let (Some(input), Some(target)) = (&options.input, targets.first()) {
+        return target.over_one(shell, input);
     }
-    Ok(())
+    // libFuzzer uses one core.
+    parallel::for_each(&targets, |target| {
+        target.over_corpus(shell)?;
+        if options.seconds > 0 { target.over_more(shell, &options) } else { Ok(()) }
+    })
 }
 
-/// Checks the targets' own code; with the same flags, so that what both need is built once.
+/// Checks the targets' own code, with the same flags so that shared dependencies are built once.
 pub fn lint(shell: &Shell) -> Result<()> {
     let manifest = manifest(shell);
     step("check the formatting of fuzz", "cargo fmt", || {
@@ -121,7 +121,7 @@ pub fn lint(shell: &Shell) -> Result<()> {
     })
 }
 
-/// What this machine lacks for fuzzing.
+/// Returns what this machine lacks for fuzzing.
 fn missing(shell: &Shell) -> Option<String> {
     if cfg!(windows) {
         return Some("libFuzzer is only tried on Linux and macOS".to_owned());
@@ -135,7 +135,8 @@ fn manifest(shell: &Shell) -> String {
     shell.root.join("fuzz").join("Cargo.toml").display().to_string()
 }
 
-/// Cargo in the targets' workspace. For a named platform, as flags then leave build scripts and macros alone.
+/// Creates a cargo command for the targets' workspace. It names the platform, so that flags do not apply to build
+/// scripts and macros.
 fn cargo(shell: &Shell, command: &str) -> Cmd {
     let built = built(shell).display().to_string();
     let command = shell.cmd("cargo").args([command, "--manifest-path", &manifest(shell), "--release"]);
@@ -153,7 +154,7 @@ fn host(shell: &Shell) -> String {
     printed.lines().find_map(|line| line.strip_prefix("host: ")).unwrap_or_default().to_owned()
 }
 
-/// Every file below `fuzz/fuzz_targets`, so that a new target is run unasked; or the one that is named.
+/// Returns the named target, or all files of `fuzz/fuzz_targets`, so that new targets run automatically.
 fn targets(shell: &Shell, only: Option<&str>) -> Result<Vec<Target>> {
     let folder = shell.root.join("fuzz").join("fuzz_targets");
     let mut names = Vec::new();
@@ -180,7 +181,7 @@ fn targets(shell: &Shell, only: Option<&str>) -> Result<Vec<Target>> {
 }
 
 impl Target {
-    /// What is kept, each once.
+    /// Runs each input of the corpus once.
     fn over_corpus(&self, shell: &Shell) -> Result<()> {
         let n = fs::read_dir(&self.corpus).doing(|| format!("list {}", self.corpus.display()))?.count();
         step(&format!("replay {}", self.name), &format!("{n} kept inputs"), || {
@@ -188,13 +189,13 @@ impl Target {
         })
     }
 
-    /// What libFuzzer makes of it.
+    /// Runs inputs that libFuzzer generates.
     fn over_more(&self, shell: &Shell, options: &Options) -> Result<()> {
         fs::create_dir_all(&self.found).doing(|| format!("create {}", self.found.display()))?;
         let mut args = vec![format!("-max_total_time={}", options.seconds)];
         args.extend(options.seed.map(|seed| format!("-seed={seed}")));
         args.extend(self.dictionary.is_file().then(|| format!("-dict={}", self.dictionary.display())));
-        // New inputs go to the first folder.
+        // libFuzzer writes new inputs to the first directory.
         args.extend([&self.found, &self.corpus].map(|folder| folder.display().to_string()));
         step(&format!("fuzz {}", self.name), &format!("for {} s", options.seconds), || {
             let n = self.execute(shell, &args)?;
@@ -211,7 +212,7 @@ impl Target {
         })
     }
 
-    /// How many inputs it ran.
+    /// Runs the target and returns the number of inputs.
     fn execute(&self, shell: &Shell, args: &[String]) -> Result<u64> {
         fs::create_dir_all(&self.failing).doing(|| format!("create {}", self.failing.display()))?;
         let (lines, success) = self.command(shell, args).watch(|_| {})?;
@@ -238,7 +239,7 @@ impl Target {
             return Failure::new(format!("the fuzz target {} ended early and names no input", self.name))
                 .hint(format!("`cargo xtask fuzz {}` runs it alone", self.name));
         };
-        // A machine that is gone tomorrow keeps no file; what it printed remains.
+        // On a temporary machine the file is lost, but the output remains.
         let bytes = fs::read(&input).unwrap_or_default();
         let shown = input.strip_prefix(&shell.root).unwrap_or(&input).display();
         Failure::new(format!(
@@ -254,12 +255,12 @@ impl Target {
     }
 }
 
-/// The file that libFuzzer says it wrote.
+/// Returns the path of the input that libFuzzer saved.
 fn failing_input(lines: &[String]) -> Option<PathBuf> {
     lines.iter().find_map(|line| line.split_once("Test unit written to ")).map(|(_, path)| PathBuf::from(path))
 }
 
-/// The count among libFuzzer's closing figures.
+/// Returns the number of inputs in libFuzzer's final statistics.
 fn executed(lines: &[String]) -> Option<u64> {
     let count = lines.iter().find_map(|line| line.strip_prefix("stat::number_of_executed_units:"))?;
     count.trim().parse().ok()
@@ -284,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn what_libfuzzer_prints_is_understood() {
+    fn libfuzzer_output_is_parsed() {
         let lines = ["artifact_prefix='f/'; Test unit written to f/crash-1", "stat::number_of_executed_units: 17"];
         let lines = lines.map(str::to_owned);
         assert_eq!(failing_input(&lines), Some(PathBuf::from("f/crash-1")));

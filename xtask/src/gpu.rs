@@ -1,13 +1,12 @@
-//! `cargo xtask gpu`: what only a real card can show, as lines of JSON in `bench/results`.
+//! `cargo xtask gpu`: measurements that need a real GPU, as JSON lines in `bench/results`.
 //!
-//! Steps follow each other, and none stops another: what fails is told at the end. A line a finding, written as
-//! it is found; the bars are computed of all lines that are there. Runs with programs that were built elsewhere too, on a
-//! machine without Rust: `--pack` puts them together.
+//! Steps run one after another, and a failure does not stop the next ones: failures are reported at the end. Each
+//! result is a line, written immediately. The limits are computed from all lines. `--pack` collects the programs for a
+//! machine without Rust.
 
 mod agreement;
-mod bars;
-mod book;
 mod ceilings;
+mod date;
 mod headline;
 mod kernels;
 mod llmc;
@@ -17,20 +16,21 @@ mod options;
 mod pack;
 mod programs;
 mod readings;
+mod results;
 mod sanitizer;
 mod speed;
 mod step;
+mod thresholds;
 mod training;
-mod when;
 
 use crate::{
     args::Args,
-    failure::{Doing, Failure, Result},
+    failure::{Failure, IoContext, Result},
     shell::{Shell, note, step},
 };
-use book::{Book, Found};
 use options::Options;
 use programs::Programs;
+use results::{LineWriter, ResultFile};
 use serde_json::Value;
 use std::{
     env, fs,
@@ -39,7 +39,8 @@ use std::{
 };
 use step::Step;
 
-/// This program, and what it measures with as the tests of packages left it: for the test of the whole command.
+/// Returns this program and the measuring programs that the packages' tests have built, for the test of the whole
+/// command.
 pub fn of_tests(shell: &Shell) -> Result<Vec<(&'static str, PathBuf)>> {
     let xtask = env::current_exe().doing(|| "find this program".into())?;
     let found = [
@@ -50,7 +51,7 @@ pub fn of_tests(shell: &Shell) -> Result<Vec<(&'static str, PathBuf)>> {
     Ok([("HEADROOM_XTASK", xtask)].into_iter().chain(found).collect())
 }
 
-/// Looks at the card of this machine and writes what was seen, or packs what does that.
+/// Measures this machine's GPU, or packs the programs that do.
 pub fn run(shell: &Shell, mut args: Args) -> Result<()> {
     if let Some(folder) = args.value("--pack")? {
         args.finish()?;
@@ -61,11 +62,11 @@ pub fn run(shell: &Shell, mut args: Args) -> Result<()> {
     let programs = Programs::find(shell, &options)?;
     let doctor = nvml::doctor(shell, &programs.headroom)?;
     fs::create_dir_all(&folder).doing(|| format!("make {}", folder.display()))?;
-    let path = folder.join(readings::file_name(&doctor, &when::today()));
-    let mut machine = readings::machine(&doctor, &when::today());
+    let path = folder.join(readings::file_name(&doctor, &date::today()));
+    let mut machine = readings::machine(&doctor, &date::today());
     machine["seed"] = options.seed.into();
     machine["tiny"] = options.tiny.into();
-    let mut book = Book::open(&path, machine, &options.steps)?;
+    let mut book = ResultFile::open(&path, machine, &options.steps)?;
     let mut failed = Vec::new();
     for &asked in &options.steps {
         let start = Instant::now();
@@ -84,7 +85,7 @@ fn measure(
     options: &Options,
     programs: &Programs,
     doctor: &Value,
-    found: &mut Found<'_>,
+    found: &mut LineWriter<'_>,
 ) -> Result<()> {
     let Programs { headroom, ops, cuda_ops } = programs;
     match step {
@@ -97,8 +98,8 @@ fn measure(
     }
 }
 
-/// Says what is there, what is missing and which bars hold; fails where one does not.
-fn summary(book: &Book, failed: &[String]) -> Result<()> {
+/// Prints the results, what is missing, and which limits hold; fails if one does not.
+fn summary(book: &ResultFile, failed: &[String]) -> Result<()> {
     let n = |kind: &str, key: &str, value: bool| {
         book.lines().iter().filter(|line| line["kind"] == kind && line[key] == value).count()
     };
@@ -111,7 +112,7 @@ fn summary(book: &Book, failed: &[String]) -> Result<()> {
         n("agreement", "agrees", false),
     ));
     note(&format!(
-        "{} tests of kernels pass, {} of them have work on the emulated card alone",
+        "{} tests of kernels pass, {} of them have work on the emulated GPU alone",
         n("kernel_test", "passes", true),
         n("kernel_test", "emulated_alone", true),
     ));

@@ -1,4 +1,4 @@
-//! Other people's pages that show the calculator, made as their authors would make them: `tests/hosts`.
+//! Third-party sites that embed the calculator, built as their authors would build them: `tests/hosts`.
 
 use crate::{
     failure::{Failure, Result},
@@ -10,7 +10,7 @@ use crate::{
 };
 use std::path::PathBuf;
 
-/// The sites, each a folder of plain files.
+/// The sites, each a directory of static files.
 #[derive(Debug)]
 pub struct Sites {
     pub mdbook: PathBuf,
@@ -18,10 +18,10 @@ pub struct Sites {
     pub mkdocs: Option<PathBuf>,
 }
 
-/// Why there is no site by MkDocs, where there is none.
+/// The reason for a missing MkDocs site.
 pub const NO_MKDOCS: &str = "Python 3.11 or newer with venv is not installed, so MkDocs cannot be fetched";
 
-/// Makes both anew: it takes a second.
+/// Builds both; it takes a second.
 pub fn ensure(shell: &Shell) -> Result<Sites> {
     tools::ensure_mdbook(shell)?;
     let mkdocs = ensure_mkdocs(shell)?;
@@ -41,7 +41,7 @@ pub fn ensure(shell: &Shell) -> Result<Sites> {
     })
 }
 
-/// MkDocs, or `None` where there is no Python to run it.
+/// Installs MkDocs; `None` without Python.
 fn ensure_mkdocs(shell: &Shell) -> Result<Option<PathBuf>> {
     let list = shell.root.join("tests/hosts/mkdocs/requirements.txt");
     let Some(environment) = python::ensure(shell, MKDOCS, &list)? else { return Ok(None) };

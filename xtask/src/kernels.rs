@@ -1,7 +1,8 @@
-//! `cargo xtask kernels`: the CUDA kernels as PTX, which is committed, with what each takes of a card.
+//! `cargo xtask kernels`: compiles the CUDA kernels to PTX, which is committed together with each kernel's resource
+//! usage.
 //!
-//! Whoever builds Headroom then needs no CUDA compiler. `--check` holds what is committed against the sources: by their
-//! hashes everywhere, and by compiling and assembling everything again where the compilers can be had.
+//! Building Headroom therefore needs no CUDA compiler. `--check` compares the committed files with the sources. It
+//! always compares hashes; if the compilers are available it also compiles and assembles everything again.
 
 mod bounds;
 mod compilers;
@@ -10,7 +11,7 @@ mod usage;
 
 use crate::{
     args::Args,
-    failure::{Doing, Failure, Result},
+    failure::{Failure, IoContext, Result},
     files,
     shell::{Shell, note, step},
 };
@@ -29,34 +30,34 @@ use std::{
 };
 use usage::Usage;
 
-/// What PTX is assembled for: A100, GeForce 30, GeForce 40, H100 and H200, GeForce 50.
+/// Architectures for which PTX is assembled: A100, GeForce 30, GeForce 40, H100 and H200, GeForce 50.
 const ARCHITECTURES: [&str; 5] = ["sm_80", "sm_86", "sm_89", "sm_90", "sm_120"];
-/// What the newest assembler, a driver's, assembles it for besides: H100 and H200, B200, Jetson Thor, GeForce 50. There
-/// nothing may be spilled either; the bounds of registers are of the pinned one.
+/// Architectures for the newest assembler, as in a current driver: H100 and H200, B200, Jetson Thor, GeForce 50. Spills
+/// are forbidden there too, and registers are limited.
 const NEWEST_ARCHITECTURES: [&str; 4] = ["sm_90", "sm_100", "sm_110", "sm_120"];
-/// Every kernel includes it, and nothing else.
+/// The only header that kernels include.
 const HEADER: &str = "device.cuh";
-const FIX: &str = "`cargo xtask kernels` makes them anew; commit kernels/ptx and kernels/cuda/registers.txt with the \
-                   sources, and after a merge make them again rather than merge them";
-const MEND: &str = "the kernel is to be mended: `cargo xtask kernels` prints what each entry takes";
+const FIX: &str = "`cargo xtask kernels` compiles them; commit kernels/ptx and kernels/cuda/registers.txt with the \
+                   sources, and after a merge compile again instead of merging them";
+const MEND: &str = "correct the kernel: `cargo xtask kernels` prints the resource usage of each entry";
 
-/// What an entry takes on each architecture, in their order.
-type Usages = Vec<(&'static str, Usage)>;
+/// The resource usage of an entry on each architecture, in order.
+type ResourceUsages = Vec<(&'static str, Usage)>;
 
-/// One file of CUDA C++, built.
+/// A compiled CUDA C++ file.
 #[derive(Debug)]
-struct Built {
-    /// The file's name without its ending.
+struct CompiledKernel {
+    /// The file's name without its extension.
     op: String,
     ptx: String,
-    entries: BTreeMap<String, Usages>,
-    /// The same by the newest assembler, which the manifest leaves out.
-    newest: BTreeMap<String, Usages>,
-    /// What the assembler warned of.
+    entries: BTreeMap<String, ResourceUsages>,
+    /// Usage with the newest assembler, which the manifest omits.
+    newest: BTreeMap<String, ResourceUsages>,
+    /// Warnings of the assembler.
     warnings: Vec<String>,
 }
 
-/// Where things lie.
+/// Paths of the kernels' directories.
 #[derive(Debug)]
 struct Folders {
     cuda: PathBuf,
@@ -81,7 +82,7 @@ impl Folders {
     }
 }
 
-/// Builds the kernels, or checks what is committed.
+/// Compiles the kernels, or checks the committed ones.
 pub fn run(shell: &Shell, mut args: Args) -> Result<()> {
     let check = args.flag("--check");
     args.finish()?;
@@ -105,7 +106,7 @@ fn make(shell: &Shell) -> Result<()> {
     judge(&bounds.findings(&built), MEND)
 }
 
-/// Checks what is committed, as far as this machine lets it.
+/// Checks the committed files as far as this machine permits.
 pub fn check(shell: &Shell) -> Result<()> {
     let folders = Folders::of(&shell.root);
     let sources = Sources::read(&folders.cuda)?;
@@ -135,7 +136,7 @@ pub fn check(shell: &Shell) -> Result<()> {
     judge(&Bounds::read(&folders.bounds())?.findings(&built), MEND)
 }
 
-/// Hashes alone: what a machine without network can do.
+/// Prints why only hashes were checked, as on a machine without network.
 #[expect(clippy::unnecessary_wraps, reason = "how a check ends")]
 fn skip(why: &str) -> Result<()> {
     note("skipped: compiling and assembling the kernels again, so that hashes alone were checked:");
@@ -149,8 +150,13 @@ fn judge(findings: &[String], hint: &str) -> Result<()> {
     if findings.is_empty() { Ok(()) } else { Err(Failure::new(findings.join("\n")).hint(hint)) }
 }
 
-/// All of them, as many at a time as there are cores.
-fn build_all(shell: &Shell, compilers: &Compilers, folders: &Folders, sources: &Sources) -> Result<Vec<Built>> {
+/// Compiles all kernels, in parallel on all cores.
+fn build_all(
+    shell: &Shell,
+    compilers: &Compilers,
+    folders: &Folders,
+    sources: &Sources,
+) -> Result<Vec<CompiledKernel>> {
     let scratch = shell.target.join("xtask").join("kernels");
     files::remake(&scratch)?;
     let (n_ops, architectures, newest) =
@@ -165,7 +171,7 @@ fn build_all(shell: &Shell, compilers: &Compilers, folders: &Folders, sources: &
                 let (sender, next, scratch) = (sender.clone(), &next, &scratch);
                 scope.spawn(move || {
                     while let Some(op) = sources.ops().get(next.fetch_add(1, Ordering::Relaxed)) {
-                        // It is received after all have ended.
+                        // The receiver outlives all threads.
                         let _ = sender.send(compilers.build(shell, &folders.cuda, scratch, op));
                     }
                 });
@@ -183,7 +189,7 @@ fn build_all(shell: &Shell, compilers: &Compilers, folders: &Folders, sources: &
                 }
             }
         }
-        built.sort_by(|first: &Built, second| first.op.cmp(&second.op));
+        built.sort_by(|first: &CompiledKernel, second| first.op.cmp(&second.op));
         if n_failed == 0 { Ok(built) } else { Err(Failure::new(format!("{n_failed} kernels do not compile"))) }
     })
 }
@@ -196,10 +202,10 @@ fn write(path: &Path, text: &str) -> Result<()> {
 mod tests {
     use super::*;
 
-    /// What `--check` does where there is no compiler, and every other machine does with its tests.
+    /// The part of `--check` that needs no compiler, which all machines run with their tests.
     #[test]
-    fn what_is_committed_is_of_these_sources() {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace");
+    fn committed_kernels_match_sources() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is a directory of the workspace");
         let folders = Folders::of(root);
         let sources = Sources::read(&folders.cuda).expect("sources");
         assert_eq!(manifest::stale(&folders, &sources).expect("a manifest"), [""; 0], "\n{FIX}");

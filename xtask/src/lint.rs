@@ -1,7 +1,11 @@
 //! `cargo xtask lint`: formatting, and clippy with warnings as errors.
-//! Package by package, as a whole workspace shares features and so hides what one package forgot to ask for.
+//!
+//! One call checks all native packages, so that dependencies are checked once and packages in parallel. It unifies the
+//! features of the workspace, which hides a feature that a package forgot to request. Therefore each package is checked
+//! alone too, without its tests; `cargo xtask cross` does that for the agent.
 
 use crate::{
+    cross,
     failure::{Failure, Result},
     fuzz,
     packages::Packages,
@@ -9,11 +13,20 @@ use crate::{
     tools,
 };
 
-/// Packages that the page is made of without being the page's own, with the features that it takes.
-const SHARED_WITH_PAGE: &[(&str, &str)] =
-    &[("headroom-shared", "--all-features"), ("headroom-kernels", "--features=wgpu")];
+/// The target of the page.
+const WASM: [&str; 2] = ["--target", "wasm32-unknown-unknown"];
+/// The programs of the page, and the profile of their build, which compiles the same macros and build scripts.
+const PROGRAMS: [&str; 2] = ["headroom-web", "headroom-demo"];
+/// Packages that agent and page share, with the features that the page enables.
+const SHARED_WITH_PAGE: [(&str, &str); 5] = [
+    ("headroom-text", "--all-features"),
+    ("headroom-planner", "--all-features"),
+    ("headroom-protocol", "--all-features"),
+    ("headroom-tokenizer", "--all-features"),
+    ("headroom-kernels", "--features=wgpu"),
+];
 
-/// Runs all checks, also after one that finds something, and then names those that did.
+/// Runs all checks, even after a failure, and then names those that failed.
 pub fn run(shell: &Shell) -> Result<()> {
     tools::ensure_lint_components(shell)?;
     tools::ensure_wasm_target(shell)?;
@@ -21,16 +34,25 @@ pub fn run(shell: &Shell) -> Result<()> {
     let mut results = vec![step("check the formatting", "cargo fmt", || {
         shell.cmd("cargo").args(["fmt", "--all", "--check"]).run("run `cargo fmt --all`")
     })];
-    for package in packages.native(&shell.root) {
-        let name = package.name.as_str();
-        results.push(clippy(shell, name, &["--all-targets", "--all-features"], None));
+    let native: Vec<_> = packages.native(&shell.root).collect();
+    let names: Vec<_> = native.iter().map(|package| package.name.as_str()).collect();
+    results.push(clippy(shell, &names, &["--all-targets", "--all-features"], None));
+    for package in native.iter().filter(|package| !cross::AGENT.contains(&package.name.as_str())) {
+        results.push(clippy(shell, &[&package.name], &["--all-features"], None));
         if package.has_features {
-            results.push(clippy(shell, name, &["--no-default-features"], None));
+            results.push(clippy(shell, &[&package.name], &["--no-default-features"], None));
         }
     }
-    let page = packages.of_page(&shell.root).map(|package| (package.name.as_str(), "--all-features"));
-    for (name, features) in page.chain(SHARED_WITH_PAGE.iter().copied()) {
-        results.push(clippy(shell, name, &[features, "--target", "wasm32-unknown-unknown"], Some("wasm")));
+    for name in PROGRAMS {
+        results.push(clippy(
+            shell,
+            &[name],
+            &[&WASM[..], &["--all-features", "--profile", "page"]].concat(),
+            Some("wasm"),
+        ));
+    }
+    for (name, features) in SHARED_WITH_PAGE {
+        results.push(clippy(shell, &[name], &[&WASM[..], &[features]].concat(), Some("wasm")));
     }
     results.push(fuzz::lint(shell));
     let failures: Vec<_> = results.into_iter().filter_map(Result::err).collect();
@@ -43,11 +65,12 @@ pub fn run(shell: &Shell) -> Result<()> {
     Err(Failure::new(format!("{} checks found something", failures.len())))
 }
 
-/// `config` is a folder below xtask/clippy whose clippy.toml replaces the workspace's.
-fn clippy(shell: &Shell, package: &str, args: &[&str], config: Option<&str>) -> Result<()> {
+/// Runs clippy; `config` is a directory below xtask/clippy whose clippy.toml replaces the workspace's.
+fn clippy(shell: &Shell, packages: &[&str], args: &[&str], config: Option<&str>) -> Result<()> {
     let why = config.map_or("warnings are errors here", |_| "no clock, files or threads in the page");
-    step(&format!("clippy {package} {}", args.join(" ")), why, || {
-        let command = shell.cmd("cargo").args(["clippy", "--quiet", "--no-deps", "--package", package]);
+    step(&format!("clippy {} {}", packages.join(" "), args.join(" ")), why, || {
+        let command = shell.cmd("cargo").args(["clippy", "--quiet", "--no-deps"]);
+        let command = command.args(packages.iter().flat_map(|name| ["--package", name]));
         let command = command.args(args).args(["--", "--deny", "warnings"]);
         let folder = config.map(|config| shell.root.join("xtask/clippy").join(config));
         let command = folder.into_iter().fold(command, |command, folder| command.env("CLIPPY_CONF_DIR", folder));

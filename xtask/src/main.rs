@@ -1,5 +1,5 @@
-//! Builds, runs and tests Headroom: `cargo xtask help`. Nothing here is part of what users run.
-#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool: it speaks to the person before it")]
+//! Builds, runs and tests Headroom: `cargo xtask help`. It is not part of the released program.
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool prints to the terminal")]
 
 mod args;
 mod bench;
@@ -7,6 +7,7 @@ mod browser;
 mod bundle;
 mod compress;
 mod cross;
+mod docs;
 mod failure;
 mod files;
 mod fuzz;
@@ -18,6 +19,7 @@ mod optimize;
 mod outcome;
 mod packages;
 mod page;
+mod parallel;
 mod pins;
 mod python;
 mod run;
@@ -29,6 +31,7 @@ mod tools;
 
 use crate::{
     args::Args,
+    compress::Effort,
     failure::{Failure, Result},
     page::Build,
     shell::Shell,
@@ -36,35 +39,39 @@ use crate::{
 use std::process::ExitCode;
 
 const HELP: &str = "\
-Builds, runs and tests Headroom. What is missing is fetched, in the versions below, into .tools.
+Builds, runs and tests Headroom. Missing tools are downloaded into .tools, in the versions below.
 
 cargo xtask run [--port N] [--no-open] [--fast]
-    Builds the page and headroom and serves the page on this machine only, on port 8420 unless told otherwise.
-    --no-open leaves the browser alone; --fast builds quickly, larger and slower.
-cargo xtask page [--fast]               builds the page into dist, with compressed copies
-cargo xtask test [--no-browser] [NAME]  runs all tests, or those with NAME in theirs
-cargo xtask lint                        cargo fmt and clippy, as the continuous integration does
+    Builds the pages and headroom, and serves them on loopback, on port 8420 by default.
+    --no-open opens no browser. --fast builds faster; the pages are larger and slower.
+cargo xtask page [--fast]               builds the pages and the documentation into dist, with compressed copies
+cargo xtask docs                        builds only the documentation, into dist/docs
+cargo xtask test [--quick|--full] [--no-browser] [NAME]
+    Runs all tests, or those whose names contain NAME. --quick runs the unit tests, the golden files of the memory model
+    and the house rules, without building the pages. --full tests the release build, and repeats each kill test as often
+    as a release requires.
+cargo xtask lint                        runs cargo fmt and clippy, as the continuous integration does
 cargo xtask fuzz [--seconds N] [--seed N] [TARGET]
-    Runs the fuzz targets, or one: over the kept corpus, then for 60 seconds each, or N, over what is made of it.
-    --seconds 0 is the corpus alone; TARGET --input FILE one input.
-cargo xtask kernels [--check]           compiles the CUDA kernels to the PTX that is committed
-    --check compiles nothing into place: what is committed has to be of these sources, and to take no more registers than
-    kernels/cuda/registers.txt lets it. Where the compilers cannot be fetched, hashes alone are checked.
-cargo xtask cross                       whether the agent compiles for Windows and for Linux on aarch64
-cargo xtask ci                          lint, cross, kernels --check, the page and its size, fuzz for a minute, then test
-cargo xtask size                        what a first visit fetches, against its bar
+    Runs all fuzz targets, or one: first the stored corpus, then mutated inputs, 60 seconds for each target by default.
+    --seconds 0 runs only the corpus. TARGET --input FILE runs one input.
+cargo xtask kernels [--check]           compiles the CUDA kernels to the committed PTX
+    --check writes no PTX. It checks that the committed PTX belongs to the sources, and that no kernel exceeds its limit
+    in kernels/cuda/registers.txt. If the compilers cannot be downloaded, it compares only hashes.
+cargo xtask cross                       checks the agent for Windows and for Linux on aarch64
+cargo xtask ci                          lint, kernels --check, cross, pages, size, fuzz --seconds 20, then test
+cargo xtask size                        checks the size of each page's first visit against its limit
 cargo xtask bench [NAME]                runs the benchmarks
-cargo xtask bench NAME -- OPTIONS       runs one, with options of its own: load -- --viewers 1
+cargo xtask bench NAME -- OPTIONS       runs one benchmark with its own options: load -- --viewers 1
 cargo xtask gpu [--only STEPS] [--seed N] [--nanogpt FOLDER] [--llmc FOLDER] [--load COMMAND] [--out FOLDER]
-    What only a real card can show, into bench/results: nvml (readings, agreement with nvidia-smi, what telemetry costs),
-    kernels, sanitizer, train, ceilings and speed; --only names some, with commas. --nanogpt and --llmc are checkouts to be
-    fast beside. Programs that were built elsewhere: --headroom FILE, --ops FILE, --cuda-ops FILE. --tiny sees on the
-    emulated card, in a minute, that all of it works.
-cargo xtask gpu --pack FOLDER           all that this needs on a machine without Rust: sh FOLDER/run.sh [OPTIONS]
-cargo xtask help                        this text
+    Runs the measurements that need a GPU, into bench/results: nvml (readings, agreement with nvidia-smi, cost of the
+    telemetry), kernels, sanitizer, train, ceilings and speed. --only selects steps, separated by commas. --nanogpt and
+    --llmc are checkouts to compare with. --headroom FILE, --ops FILE and --cuda-ops FILE are programs built elsewhere.
+    --tiny runs all steps on the emulated GPU, in one minute.
+cargo xtask gpu --pack FOLDER           writes a copy for a machine without Rust: sh FOLDER/run.sh [OPTIONS]
+cargo xtask help                        prints this help
 
-HEADROOM_TOOLS_DIR  keeps fetched programs elsewhere than in .tools
-CHROMIUM, CHROMEDRIVER  browser and driver for the tests, where they are not on PATH
+HEADROOM_TOOLS_DIR      directory for downloaded tools, instead of .tools
+CHROMIUM, CHROMEDRIVER  browser and driver for the tests, if they are not on PATH
 ";
 
 fn main() -> ExitCode {
@@ -85,6 +92,10 @@ fn dispatch(command: &str, mut args: Args) -> Result<ExitCode> {
             args.finish()?;
             page::ensure(&shell, build)?;
         }
+        "docs" => {
+            args.finish()?;
+            docs::ensure(&shell, Effort::Most)?;
+        }
         "test" => return test::run(&shell, args),
         "lint" => {
             args.finish()?;
@@ -93,8 +104,8 @@ fn dispatch(command: &str, mut args: Args) -> Result<ExitCode> {
         "ci" => {
             args.finish()?;
             lint::run(&shell)?;
-            cross::run(&shell)?;
             kernels::check(&shell)?;
+            cross::run(&shell)?;
             page::ensure(&shell, Build::Release)?;
             size::run(&shell)?;
             fuzz::run(&shell, Args::new(fuzz::IN_CI.map(str::to_owned)))?;
@@ -123,7 +134,7 @@ fn dispatch(command: &str, mut args: Args) -> Result<ExitCode> {
 
 fn help() {
     print!("{HELP}");
-    println!("\nfetched where missing:");
+    println!("\nTools, downloaded if missing:");
     for pin in pins::ALL {
         println!("  {:<22} {:<8} {}", pin.package, pin.version, pin.why);
     }

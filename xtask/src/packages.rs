@@ -1,28 +1,26 @@
-//! The workspace's packages as `cargo metadata` lists them, so that a new package is built, checked and tested unasked.
+//! The workspace's packages from `cargo metadata`, so that new packages are built, checked and tested automatically.
 
 use crate::{
-    failure::{Doing, Failure, Result},
+    failure::{Failure, IoContext, Result},
     shell::Shell,
 };
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
-/// The package of the end-to-end tests: it needs the programs that are built from the others.
+/// The package of the end-to-end tests, which needs the built programs.
 pub const END_TO_END: &str = "headroom-tests";
 
-/// What decides how a package is checked.
+/// Properties that decide how a package is checked.
 #[derive(Debug, Clone)]
 pub struct Package {
     pub name: String,
-    /// Its folder.
+    /// Its directory.
     pub folder: PathBuf,
-    /// It has features, so it is checked with all and with none of them.
+    /// Whether it has features; if so it is checked with all and with none of them.
     pub has_features: bool,
-    /// It has a library that can have documentation tests.
-    pub has_library: bool,
     /// Names of its benchmarks.
     pub benches: Vec<String>,
-    /// Names of the workspace's packages that it is built from; not those that only its tests use.
+    /// Names of the workspace's packages that it depends on, except for tests.
     pub built_from: Vec<String>,
 }
 
@@ -31,14 +29,14 @@ pub struct Package {
 pub struct Packages(Vec<Package>);
 
 impl Packages {
-    /// Asks cargo; nothing is fetched for it.
+    /// Runs `cargo metadata` offline.
     pub fn read(shell: &Shell) -> Result<Self> {
         let json = shell
             .cmd("cargo")
             .args(["metadata", "--no-deps", "--offline", "--format-version", "1"])
             .read()
             .ok_or_else(|| {
-                Failure::new("`cargo metadata` failed").hint("run `cargo metadata --no-deps` and see what it says")
+                Failure::new("`cargo metadata` failed").hint("run `cargo metadata --no-deps` to see the error")
             })?;
         Self::parse(&json)
     }
@@ -49,22 +47,22 @@ impl Packages {
         if packages.is_empty() { Err(Failure::new("`cargo metadata` lists no package")) } else { Ok(Self(packages)) }
     }
 
-    /// All of them.
+    /// Returns all packages.
     pub fn all(&self) -> impl Iterator<Item = &Package> {
         self.0.iter()
     }
 
-    /// Those of the page: they run in a browser.
+    /// Returns the page's packages, which run in a browser.
     pub fn of_page<'a>(&'a self, root: &'a Path) -> impl Iterator<Item = &'a Package> {
         self.all().filter(move |package| package.folder.starts_with(root.join("web")))
     }
 
-    /// Those that run on the machine itself.
+    /// Returns the packages that run natively.
     pub fn native<'a>(&'a self, root: &'a Path) -> impl Iterator<Item = &'a Package> {
         self.all().filter(move |package| !package.folder.starts_with(root.join("web")))
     }
 
-    /// The folders of `start` and of everything in the workspace that it is built from.
+    /// Returns the directories of `start` and of its dependencies in the workspace.
     pub fn folders_behind<'a>(&'a self, start: impl Iterator<Item = &'a Package>) -> Vec<&'a Path> {
         let mut found: Vec<&Package> = Vec::new();
         let mut open: Vec<&Package> = start.collect();
@@ -89,7 +87,6 @@ fn package(json: &Value) -> Package {
         has_features: json["features"]
             .as_object()
             .is_some_and(|features| features.keys().any(|name| name != "default")),
-        has_library: of_kind("lib").chain(of_kind("rlib")).next().is_some(),
         benches: of_kind("bench").map(|(_, name)| name.clone()).collect(),
         built_from: array(&json["dependencies"])
             .iter()
@@ -126,7 +123,6 @@ mod tests {
         let packages = Packages::parse(METADATA).expect("metadata");
         let [page, base, _] = &packages.0[..] else { panic!("three packages: {packages:?}") };
         assert!(!page.has_features && base.has_features, "`default` alone is not a choice");
-        assert!(!page.has_library && base.has_library);
         assert_eq!(base.benches, ["speed"]);
     }
 

@@ -1,30 +1,58 @@
-//! Builds the page into `dist`: Trunk, then a compressed copy of each file beside it.
+//! Builds the pages into `dist`, with compressed copies of each file.
+
+mod html;
+mod programs;
 
 use crate::{
     bundle,
     compress::{self, Effort},
-    failure::{Doing, Result},
-    files, optimize,
+    docs,
+    failure::{Failure, IoContext, Result},
+    files,
     packages::Packages,
     shell::{Shell, note, step},
     texts, tools,
 };
+use html::{Kind, Names, Tag};
+use programs::Program;
 use std::{
     fs,
     path::{Path, PathBuf},
 };
 
-/// How much care the page gets.
+/// The build mode of the page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Build {
-    /// As it is shipped.
+    /// The released form.
     Release,
-    /// Quick to build, larger and slower: to look at while working on it.
+    /// A quick build for development, larger and slower.
     Fast,
 }
 
-/// Sees to the tools and builds the page, unless nothing it is made of has changed.
+impl Build {
+    const fn effort(self) -> Effort {
+        match self {
+            Self::Release => Effort::Most,
+            Self::Fast => Effort::Little,
+        }
+    }
+
+    /// Returns cargo's profile.
+    const fn profile(self) -> &'static str {
+        match self {
+            Self::Release => "page",
+            Self::Fast => "page-fast",
+        }
+    }
+}
+
+/// Installs the tools, and builds the page and the documentation if their inputs changed.
 pub fn ensure(shell: &Shell, build: Build) -> Result<()> {
+    ensure_page(shell, build)?;
+    docs::ensure(shell, build.effort())
+}
+
+fn ensure_page(shell: &Shell, build: Build) -> Result<()> {
     let tools = tools::ensure_page_tools(shell)?;
     let inputs = inputs(shell)?;
     let digest = files::digest(&inputs, &format!("{build:?} {tools:?}"))?;
@@ -36,76 +64,87 @@ pub fn ensure(shell: &Shell, build: Build) -> Result<()> {
     step("fetch crates", "the page is built with no network after this", || {
         shell.cmd("cargo").args(["fetch", "--quiet"]).run("check the network and run the command again")
     })?;
-    let dist = shell.root.join("dist");
-    // Trunk empties the folder it writes to, so each page has one of its own at first.
-    let apart = shell.target.join("xtask").join("pages");
-    step("build the pages", "they are compiled to WebAssembly by Trunk; a minute or two from nothing", || {
-        for page in PAGES {
-            let folder = apart.join(page);
-            trunk(shell, build, page, &folder)?;
-            if build == Build::Release && tools.optimizers {
-                optimize::program_in(shell, &folder)?;
-            }
-        }
-        files::remake(&dist)?;
-        for page in PAGES {
-            files::copy_below(&apart.join(page), &dist)?;
-            // Trunk calls every page index.html; the first one keeps that name, and so comes last.
-            let (from, to) = (dist.join("index.html"), dist.join(page));
-            fs::rename(&from, &to).doing(|| format!("name {}", to.display()))?;
-        }
-        Ok(())
+    step("compile the pages", "to WebAssembly; a minute or two from nothing", || programs::compile(shell, build))?;
+    step("assemble the pages", "JavaScript, one style sheet and the texts of each language", || {
+        assemble(shell, build, tools.optimizers)
     })?;
-    step(
-        "bundle the pages",
-        "one style sheet instead of many, the texts of each language; small scripts where Node is installed",
-        || {
-            for page in PAGES {
-                bundle::style_sheets_of(&dist, page)?;
-                texts::add_to(&dist, page)?;
-            }
-            texts::add_of_worker(&dist)?;
-            bundle::make_small(shell, &dist, build == Build::Release && tools.optimizers)
-        },
-    )?;
     step("compress the page", "it is sent as it lies, so no viewer costs the server anything", || {
-        compress::folder(&dist, if build == Build::Release { Effort::Most } else { Effort::Little })
+        compress::folder(&shell.root.join("dist"), build.effort())
     })?;
     files::write_stamp(&stamp, &digest)
 }
 
-/// Every page is a program of its own, and its HTML names it.
+/// The pages; each has its own program, named in its HTML.
 pub const PAGES: [&str; 5] = ["demo.html", "diagnose.html", "embed.html", "rig.html", "index.html"];
 
-fn trunk(shell: &Shell, build: Build, page: &str, dist: &Path) -> Result<()> {
-    // In its release mode wasm-bindgen leaves out what it would check at run time.
-    let (profile, release) = match build {
-        Build::Release => ("page", "--release=true"),
-        Build::Fast => ("page-fast", "--release=false"),
-    };
-    // Trunk reads `NO_COLOR` as its own flag and refuses values other than true and false.
-    shell
-        .cmd("trunk")
-        .args(["build", &format!("web/{page}"), "--dist", &dist.display().to_string()])
-        .args(["--cargo-profile", profile, release])
-        .env("NO_COLOR", "true")
-        .env("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS", without_paths(shell))
-        .run("the lines above say which file; `cargo xtask help` lists the pinned versions of the tools")
+/// Writes the pages into `dist`.
+fn assemble(shell: &Shell, build: Build, has_optimizers: bool) -> Result<()> {
+    let optimizes = build == Build::Release && has_optimizers;
+    let sources = PAGES.map(|page| Source::read(shell, page)).into_iter().collect::<Result<Vec<_>>>()?;
+    let all: Vec<Program> = sources.iter().flat_map(Source::programs).collect();
+    programs::bind(shell, build, &all, optimizes)?;
+    let dist = shell.root.join("dist");
+    files::remake(&dist)?;
+    for source in &sources {
+        source.write(shell, &dist)?;
+        texts::add_to(&dist, source.page)?;
+    }
+    texts::add_of_worker(&dist)?;
+    if optimizes { bundle::make_small(shell, &dist) } else { Ok(()) }
 }
 
-/// The program names places in its sources where it fails; those of the machine it is built on are nobody's business.
-fn without_paths(shell: &Shell) -> String {
-    let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
-    let home = home.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo")));
-    let registries = home.and_then(|home| fs::read_dir(home.join("registry/src")).ok()).into_iter().flatten();
-    let mut folders: Vec<PathBuf> = registries.filter_map(|entry| Some(entry.ok()?.path())).collect();
-    folders.push(shell.root.clone());
-    // A path with a blank would be two arguments.
-    let plain = folders.iter().filter(|folder| !folder.to_string_lossy().contains(' '));
-    plain.map(|folder| format!("--remap-path-prefix={}=", folder.display())).collect::<Vec<_>>().join(" ")
+/// The HTML of a page in `web`.
+struct Source {
+    page: &'static str,
+    html: String,
+    tags: Vec<Tag>,
 }
 
-/// Everything the page is made of.
+impl Source {
+    fn read(shell: &Shell, page: &'static str) -> Result<Self> {
+        let path = shell.root.join("web").join(page);
+        let html = fs::read_to_string(&path).doing(|| format!("read {}", path.display()))?;
+        let tags = html::tags(&html)?;
+        Ok(Self { page, html, tags })
+    }
+
+    fn of_kind(&self, kind: Kind) -> impl Iterator<Item = &str> {
+        self.tags.iter().filter(move |tag| tag.kind == kind).map(|tag| tag.href.as_str())
+    }
+
+    fn programs(&self) -> Vec<Program> {
+        let of = |kind, is_worker| self.of_kind(kind).map(move |name| Program { name: name.to_owned(), is_worker });
+        of(Kind::Program, false).chain(of(Kind::Worker, true)).collect()
+    }
+
+    /// Writes the page and its files into `dist`.
+    fn write(&self, shell: &Shell, dist: &Path) -> Result<()> {
+        let web = shell.root.join("web");
+        for file in self.of_kind(Kind::File).map(|name| web.join(name)) {
+            let to = dist.join(file.file_name().unwrap_or_default());
+            fs::copy(&file, to).doing(|| format!("copy {}", file.display()))?;
+        }
+        let style_sheet = bundle::join(&web, self.of_kind(Kind::Style), dist)?;
+        let mut names = None;
+        for program in self.programs() {
+            let files = programs::files_of(shell, &program);
+            if program.is_worker {
+                files.copy_plain(dist)?;
+            } else {
+                names = Some(files.copy_with_hash(dist)?);
+            }
+        }
+        let (script, wasm) = names.ok_or_else(|| {
+            Failure::new(format!("web/{} names no program", self.page))
+                .hint("a page has one tag with data-build=\"program\"")
+        })?;
+        let names = Names { style_sheet: &style_sheet, script: &script, wasm: &wasm };
+        fs::write(dist.join(self.page), html::replaced(&self.html, &self.tags, names))
+            .doing(|| format!("write {}", self.page))
+    }
+}
+
+/// Returns all inputs of the page.
 fn inputs(shell: &Shell) -> Result<Vec<PathBuf>> {
     let packages = Packages::read(shell)?;
     let mut inputs = Vec::new();
@@ -113,7 +152,7 @@ fn inputs(shell: &Shell) -> Result<Vec<PathBuf>> {
         inputs.extend(files::files_below(folder)?);
     }
     inputs.extend(files::files_below(&shell.root.join("vendor"))?);
-    for name in ["Cargo.toml", "Cargo.lock", "Trunk.toml", "rust-toolchain.toml", "xtask/src/pins.rs"] {
+    for name in ["Cargo.toml", "Cargo.lock", "rust-toolchain.toml", "xtask/src/pins.rs", "xtask/src/optimize.rs"] {
         inputs.push(shell.root.join(name));
     }
     inputs.sort();

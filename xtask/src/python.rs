@@ -1,7 +1,7 @@
-//! Python packages that xtask fetches, each with what it needs in an environment of its own.
+//! Python packages, each with its dependencies in a separate environment.
 
 use crate::{
-    failure::{Doing, Result},
+    failure::{IoContext, Result},
     files,
     pins::Pin,
     shell::{Shell, step},
@@ -12,26 +12,25 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// What Python has to have. Debian's has no venv until it is installed.
+/// The probe for a usable Python. Debian packages venv separately.
 const PROBE: &str = "import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))";
 const NAMES: [&str; 2] = ["python3", "python"];
 
-/// An environment with a package in it.
+/// An environment with a package.
 #[derive(Debug)]
 pub struct Environment {
-    /// Where its programs are.
+    /// The directory of its programs.
     pub programs: PathBuf,
 }
 
 impl Environment {
-    /// Its own Python.
+    /// Returns its Python.
     pub fn python(&self) -> PathBuf {
         self.programs.join("python").with_extension(std::env::consts::EXE_EXTENSION)
     }
 }
 
-/// Sees to an environment with the packages of `list`, of which `pin` is the one that is wanted, or gives `None` where
-/// there is no Python to make one with.
+/// Creates an environment with the packages of `list`, among them `pin`. Returns `None` without a usable Python.
 pub fn ensure(shell: &Shell, pin: Pin, list: &Path) -> Result<Option<Environment>> {
     let digest = files::digest(&[list.to_owned()], pin.version)?;
     let folder = shell.tools.join(pin.brings);
@@ -49,8 +48,8 @@ pub fn ensure(shell: &Shell, pin: Pin, list: &Path) -> Result<Option<Environment
     step(&format!("install {} {}", pin.package, pin.version), pin.why, || {
         let folder = folder.display().to_string();
         shell.cmd(*python).args(["-m", "venv", &folder]).run("does this Python have venv?")?;
-        // A list names everything that is needed, and nothing else comes in: not the 100 MB of a compiler that an
-        // assembler's package asks for.
+        // The list is complete. Other dependencies are not installed, such as the 100 MB compiler that the assembler's
+        // package names.
         let quiet = ["--quiet", "--disable-pip-version-check", "--no-input", "--no-deps"];
         let command = shell.cmd(environment.python().into_os_string()).args(["-m", "pip", "install"]).args(quiet);
         command.args(["--requirement", &list.display().to_string()]).run(tools::OFFLINE_HINT)

@@ -8,7 +8,7 @@ use crate::{
 };
 use std::{env, path::PathBuf};
 
-/// The port of `headroom serve` itself.
+/// The default port of `headroom serve`.
 const PORT: u16 = 8420;
 
 /// Builds everything and serves the page on this machine only.
@@ -28,7 +28,7 @@ pub fn run(shell: &Shell, mut args: Args) -> Result<()> {
     serve(shell, &headroom, port, open && has_display())
 }
 
-/// Builds the program and gives its path. The page is part of it, so the page comes first.
+/// Builds the program and returns its path. It embeds the page, so the page is built first.
 pub fn build_headroom(shell: &Shell, build: Build) -> Result<PathBuf> {
     let (profile, folder) = if build == Build::Release { ("release", "release") } else { ("dev", "debug") };
     step("build headroom", "the program that serves the page; some minutes from nothing", || {
@@ -37,6 +37,11 @@ pub fn build_headroom(shell: &Shell, build: Build) -> Result<PathBuf> {
             .args(["build", "--bin", "headroom", "--profile", profile])
             .run("the compiler's message is above; a missing `cc` or `gcc` is in your system's packages")
     })?;
+    built(shell, folder)
+}
+
+/// Returns the path of the built program in this directory of cargo's target directory.
+pub fn built(shell: &Shell, folder: &str) -> Result<PathBuf> {
     let program = shell.target.join(folder).join(format!("headroom{}", env::consts::EXE_SUFFIX));
     if program.is_file() {
         return Ok(program);
@@ -45,7 +50,7 @@ pub fn build_headroom(shell: &Shell, build: Build) -> Result<PathBuf> {
         .hint("a build.target or build.target-dir in a Cargo configuration? Set CARGO_TARGET_DIR instead"))
 }
 
-/// Runs until it is interrupted. The server prints its link, which works once and so cannot be made up here.
+/// Runs the server until it is interrupted. The server prints its link, which is valid once and cannot be derived here.
 fn serve(shell: &Shell, headroom: &std::path::Path, port: u16, open: bool) -> Result<()> {
     eprintln!("==> headroom serve (the link is below; Ctrl-C ends it)");
     let listen = format!("127.0.0.1:{port}");
@@ -74,7 +79,7 @@ fn link_in(line: &str) -> Option<&str> {
     line[start..].split_whitespace().next()
 }
 
-/// A failure is only noted: the link is on the screen.
+/// Opens the link in a browser. A failure is only noted, because the link is printed.
 fn open_link(shell: &Shell, link: &str) {
     let opener = match env::consts::OS {
         "macos" => shell.cmd("open").args([link]),

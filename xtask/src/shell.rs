@@ -1,10 +1,10 @@
-//! Where things lie, and how other programs are called: with the tools folder first on PATH, and shown when they fail.
+//! Paths, and execution of other programs, with the tools directory first in PATH.
 
 mod limited;
 
-pub use limited::Ended;
+pub use limited::CommandResult;
 
-use crate::failure::{Doing, Failure, Result};
+use crate::failure::{Failure, IoContext, Result};
 use std::{
     env,
     ffi::OsString,
@@ -16,16 +16,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The folders that xtask works in.
+/// The directories that xtask uses.
 #[derive(Debug)]
 pub struct Shell {
     /// The workspace.
     pub root: PathBuf,
-    /// Fetched programs: `.tools`, or what `HEADROOM_TOOLS_DIR` says.
+    /// Downloaded programs: `.tools`, or the directory in `HEADROOM_TOOLS_DIR`.
     pub tools: PathBuf,
-    /// Cargo's target folder.
+    /// Cargo's target directory.
     pub target: PathBuf,
-    /// PATH with the tools folder first.
+    /// PATH with the tools directory first.
     path: OsString,
 }
 
@@ -35,7 +35,7 @@ impl Shell {
         let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
         let mut root = manifest.parent().unwrap_or(manifest).to_path_buf();
         if !root.is_dir() {
-            // Built elsewhere, and carried to a machine with a card.
+            // Built elsewhere and copied to a machine with a GPU.
             root = env::current_dir().doing(|| "find the current folder".into())?;
         }
         let folder = |variable: &str, usual: &str| match env::var_os(variable) {
@@ -50,17 +50,25 @@ impl Shell {
         Ok(Self { root, tools, target, path })
     }
 
-    /// A program to run in the workspace. It never reads our standard input.
+    /// Creates a command that runs in the workspace, without standard input.
     pub fn cmd(&self, program: impl Into<OsString>) -> Cmd {
         let program = program.into();
-        // Asked for by its full path: on Windows npm is a script, which is only found with its ending.
+        // Uses the full path: npm is a script on Windows, which is found only with its extension.
         let found = self.which(&program.to_string_lossy()).map_or_else(|| program.clone(), PathBuf::into_os_string);
         let mut command = Command::new(found);
         command.current_dir(&self.root).env("PATH", &self.path).stdin(Stdio::null());
+        // `cargo run` describes xtask in these. Build scripts, such as ring's, run again when one of them changes.
+        let of_xtask = |name: &OsString| {
+            let name = name.to_string_lossy();
+            ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|prefix| name.starts_with(prefix))
+        };
+        env::vars_os().map(|(name, _)| name).filter(of_xtask).for_each(|name| {
+            command.env_remove(name);
+        });
         Cmd { command, shown: Path::new(&program).display().to_string() }
     }
 
-    /// The full path of a program on PATH, tools folder first.
+    /// Returns the full path of a program in PATH, tools directory first.
     pub fn which(&self, program: &str) -> Option<PathBuf> {
         let endings: &[&str] = if cfg!(windows) { &[".exe", ".cmd", ".bat"] } else { &[""] };
         env::split_paths(&self.path)
@@ -69,7 +77,7 @@ impl Shell {
     }
 }
 
-/// A command that knows how it reads.
+/// A command with its text for error messages.
 #[derive(Debug)]
 pub struct Cmd {
     command: Command,
@@ -86,52 +94,51 @@ impl Cmd {
         self
     }
 
-    /// Sets a variable of the environment.
+    /// Sets an environment variable.
     pub fn env(mut self, name: &str, value: impl Into<OsString>) -> Self {
         self.command.env(name, value.into());
         self
     }
 
-    /// Runs elsewhere than in the workspace.
+    /// Sets the working directory.
     pub fn dir(mut self, folder: &Path) -> Self {
         self.command.current_dir(folder);
         self
     }
 
-    /// Starts it, its output aside, and does not wait.
+    /// Starts the command without its standard output, and does not wait.
     pub fn start(mut self) -> Result<Child> {
         self.command.stdout(Stdio::null());
         self.command.spawn().map_err(|error| self.failure(&error.to_string(), ""))
     }
 
-    /// Runs to the end with our own output; `hint` says what to do where it fails.
+    /// Runs the command with inherited output; `hint` is for its failure.
     pub fn run(mut self, hint: &str) -> Result<()> {
         let status = self.command.status().map_err(|error| self.failure(&error.to_string(), hint))?;
         if status.success() { Ok(()) } else { Err(self.failure(&status.to_string(), hint)) }
     }
 
-    /// What it prints on standard output, or `None` where it cannot be run or fails.
+    /// Runs the command and returns its standard output; `None` if it fails.
     pub fn read(mut self) -> Option<String> {
         let output = self.command.stderr(Stdio::null()).output().ok()?;
         output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// Runs to the end and gives what it prints on both outputs, with whether it succeeded; nothing is shown.
+    /// Runs the command and returns both outputs, and whether it succeeded. Nothing is shown.
     pub fn capture(mut self) -> Result<(String, bool)> {
         let output = self.command.output().map_err(|error| self.failure(&error.to_string(), ""))?;
         let text = [output.stdout, output.stderr].concat();
         Ok((String::from_utf8_lossy(&text).into_owned(), output.status.success()))
     }
 
-    /// Runs to the end with our own standard error, and gives what it prints on standard output, with whether it
-    /// succeeded.
+    /// Runs the command with inherited standard error; returns its standard output, and whether it succeeded.
     pub fn output_with_errors_shown(mut self) -> Result<(String, bool)> {
         let output =
             self.command.stderr(Stdio::inherit()).output().map_err(|error| self.failure(&error.to_string(), ""))?;
         Ok((String::from_utf8_lossy(&output.stdout).into_owned(), output.status.success()))
     }
 
-    /// Runs to the end, shows each line as it comes, and gives all of them with whether it succeeded.
+    /// Runs the command and shows each line immediately; returns all lines, and whether it succeeded.
     pub fn watch(mut self, mut line_came: impl FnMut(&str)) -> Result<(Vec<String>, bool)> {
         self.command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = self.command.spawn().map_err(|error| self.failure(&error.to_string(), ""))?;
@@ -153,7 +160,7 @@ impl Cmd {
             all.push(line);
         }
         for reader in readers {
-            // A reader ends when its stream does; it has nothing to tell but that.
+            // A reader ends with its stream and has no result.
             drop(reader.join());
         }
         let status = child.wait().doing(|| format!("wait for `{}`", self.shown))?;
@@ -166,7 +173,7 @@ impl Cmd {
     }
 }
 
-/// Lines as bytes first: a test may print what is not UTF-8.
+/// Sends lines; reads bytes first, because a test may print invalid UTF-8.
 fn send_lines(stream: impl Read, sender: &mpsc::Sender<String>) {
     let mut stream = BufReader::new(stream);
     let mut line = Vec::new();
@@ -179,7 +186,7 @@ fn send_lines(stream: impl Read, sender: &mpsc::Sender<String>) {
     }
 }
 
-/// Says what is done and why, does it, and says how long it took.
+/// Runs a step: prints its name and purpose before, and its time after.
 pub fn step<T>(what: &str, why: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
     eprintln!("==> {what} ({why})");
     let start = Instant::now();
@@ -189,7 +196,7 @@ pub fn step<T>(what: &str, why: &str, work: impl FnOnce() -> Result<T>) -> Resul
     done
 }
 
-/// Something worth knowing that is not a step.
+/// Prints an additional remark.
 pub fn note(text: &str) {
     eprintln!("    {text}");
 }

@@ -1,8 +1,8 @@
-//! `cargo xtask size`: what a first visit fetches, as brotli, against its bar; what comes only on demand, apart.
+//! `cargo xtask size`: the brotli size of a first visit compared with its limit; files loaded on demand are separate.
 
 use crate::{
     compress::{self, Effort},
-    failure::{Doing, Failure, Result},
+    failure::{Failure, IoContext, Result},
     files,
     shell::Shell,
     texts,
@@ -15,12 +15,12 @@ use std::{
 
 /// Upper bound of a page's first load in bytes, brotli-compressed, all files together.
 const FIRST_LOAD_BYTES_MAX: usize = 300_000;
-/// The rig page and its bound in bytes. It is larger because its own agent serves it, usually on the local network.
+/// The rig page and its limit in bytes. It is larger because its own agent serves it, usually on the local network.
 const RIG: (&str, usize) = ("rig.html", 500_000);
-/// Upper bound in bytes of a module that is fetched on demand, with its JavaScript, brotli-compressed.
+/// Upper bound in bytes of a module that is loaded on demand, with its JavaScript, brotli-compressed.
 const LAZY_MODULE_BYTES_MAX: usize = 250_000;
 
-/// What an embedding page loads before anything is shown, in plain bytes: other hosts may not compress it.
+/// The script that an embedding page loads first. Its limit is uncompressed, because other hosts may not compress it.
 const EMBEDDING_SCRIPT: &str = "headroom-calculator.js";
 const EMBEDDING_SCRIPT_BYTES_MAX: usize = 3_000;
 
@@ -28,13 +28,13 @@ const EMBEDDING_SCRIPT_BYTES_MAX: usize = 3_000;
 struct PageFile {
     /// Its path in `dist`, with forward slashes.
     name: String,
-    /// Its size as it is sent.
+    /// Its size as sent.
     sent_bytes: usize,
-    /// Its content where it is text, else nothing.
+    /// Its content if it is text, otherwise empty.
     text: String,
 }
 
-/// Prints the sizes and fails where one is over its bar.
+/// Prints the sizes, and fails if one exceeds its limit.
 pub fn run(shell: &Shell) -> Result<()> {
     let files = read(&shell.root.join("dist"))?;
     let mut of_pages: Vec<&str> = Vec::new();
@@ -81,7 +81,7 @@ fn judge_script(files: &[PageFile]) -> Result<()> {
     Ok(())
 }
 
-/// `loads` are the pages with their first loads.
+/// Checks the limits; `loads` has the pages with their first loads.
 fn judge(loads: &[(&str, usize)], lazy: &BTreeMap<&str, usize>) -> Result<()> {
     if let Some((page, bytes)) = loads.iter().find(|(page, bytes)| *bytes > first_load_bytes_max(page)) {
         let bytes_max = first_load_bytes_max(page);
@@ -98,7 +98,10 @@ fn judge(loads: &[(&str, usize)], lazy: &BTreeMap<&str, usize>) -> Result<()> {
 
 fn read(dist: &Path) -> Result<Vec<PageFile>> {
     let is_copy = |file: &PathBuf| file.extension().is_some_and(|ending| ending == "br" || ending == "gz");
-    let files: Vec<_> = files::files_below(dist)?.into_iter().filter(|file| !is_copy(file)).collect();
+    // The documentation has no program: its pages are text only.
+    let is_of_docs = |file: &PathBuf| file.starts_with(dist.join("docs"));
+    let files = files::files_below(dist)?.into_iter().filter(|file| !is_copy(file) && !is_of_docs(file));
+    let files: Vec<_> = files.collect();
     if files.is_empty() {
         return Err(Failure::new("there is no page in dist").hint("run `cargo xtask page`"));
     }
@@ -116,7 +119,7 @@ fn page_file(dist: &Path, file: &Path) -> Result<PageFile> {
     Ok(PageFile { name, sent_bytes, text: String::from_utf8(plain).unwrap_or_default() })
 }
 
-/// Of the texts that a page names it fetches one language: the largest is counted, and no other is fetched later.
+/// A page fetches its texts in one language only; keeps the largest.
 fn in_one_language<'a>(files: &'a [PageFile], mut first: Vec<&'a str>) -> Vec<&'a str> {
     let texts = files.iter().filter(|file| file.name.starts_with(texts::PREFIX) && first.contains(&&*file.name));
     if let Some(largest) = texts.max_by_key(|file| file.sent_bytes) {
@@ -125,7 +128,7 @@ fn in_one_language<'a>(files: &'a [PageFile], mut first: Vec<&'a str>) -> Vec<&'
     first
 }
 
-/// A page, the files it names, and what those import or refer to at once.
+/// Returns a page, the files that it names, and the files that those import or refer to immediately.
 fn first_load<'a>(files: &'a [PageFile], page: &str) -> Vec<&'a str> {
     let mut found: Vec<&str> = Vec::new();
     let mut open: Vec<&PageFile> = files.iter().filter(|file| file.name == page).collect();
@@ -138,7 +141,8 @@ fn first_load<'a>(files: &'a [PageFile], page: &str) -> Vec<&'a str> {
     found
 }
 
-/// A page fetches what it names anywhere; a script what it imports statically; a style sheet what it has in `url()`.
+/// Returns whether `file` fetches `name` immediately: pages any name in them, scripts static imports, style sheets
+/// `url()`.
 fn fetches_at_once(file: &PageFile, name: &str) -> bool {
     match file.name.rsplit('.').next() {
         Some("html") => file.text.contains(name),
@@ -152,22 +156,22 @@ fn statements(script: &str) -> impl Iterator<Item = &str> {
     script.split([';', '\n']).map(str::trim)
 }
 
-/// `} from` ends an import that goes over several lines.
+/// Returns whether a statement is a static import; `} from` ends one with several lines.
 fn is_static_import(statement: &str) -> bool {
     let import =
         statement.starts_with("import") && !statement.trim_start_matches("import").trim_start().starts_with('(');
     import || statement.starts_with("export") || statement.starts_with("} from")
 }
 
-/// Whether a statement has the name as a quoted path.
+/// Returns whether a statement contains the name as a quoted path.
 fn names(statement: &str, name: &str) -> bool {
     statement.split(['"', '\'']).any(|quoted| quoted.trim_start_matches("./") == name)
 }
 
-/// The other files by module: `demo.js` and `demo_bg.wasm` are one.
+/// Returns the sizes of the other files by module: `demo.js` and `demo_bg.wasm` are one.
 fn lazy_modules<'a>(files: &'a [PageFile], first: &[&str]) -> BTreeMap<&'a str, usize> {
     let mut modules = BTreeMap::new();
-    // A model's weights are what a person asked for, and no module.
+    // A model's weights are loaded at the user's request and are not a module.
     let is_program = |file: &&PageFile| file.name.ends_with(".js") || file.name.ends_with(".wasm");
     for file in files.iter().filter(is_program).filter(|file| !first.contains(&&*file.name)) {
         let stem = file.name.rsplit_once('.').map_or(file.name.as_str(), |(stem, _)| stem);

@@ -1,17 +1,16 @@
-//! `cargo xtask test`: everything that can fail, with one closing line.
+//! `cargo xtask test`: runs all tests, and prints one final line.
 //!
-//! A test that finds this machine lacking something appends `name: reason` to the file that `HEADROOM_SKIPS` names
-//! and returns; it is then printed and counted as skipped.
+//! A test whose requirements this machine does not meet appends `name: reason` to the file in `HEADROOM_SKIPS` and
+//! returns. It is then printed and counted as skipped.
 
 use crate::{
     args::Args,
     browser,
-    failure::{Doing, Failure, Result},
+    failure::{Failure, IoContext, Result},
     gpu, hosts,
     outcome::{Outcome, Runner},
-    packages::{END_TO_END, Package, Packages},
     page::{self, Build},
-    run,
+    parallel, run,
     shell::{Cmd, Shell, note, step},
     tools,
 };
@@ -21,20 +20,69 @@ use std::{
     process::ExitCode,
 };
 
-/// What the command line asks for.
+/// The extent of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Tier {
+    /// Unit tests, golden files of the memory model, and house rules. Nothing but the tests is built.
+    Quick,
+    /// All tests, on programs of the `dev` profile.
+    Normal,
+    /// All tests, on the released program and with all repetitions.
+    Full,
+}
+
+/// Packages whose features are unified, and their targets in the quick tier.
+#[derive(Debug)]
+struct Selection {
+    packages: &'static [&'static str],
+    /// Profile `quick` of .config/nextest.toml leaves out their slow tests.
+    quick: &'static [&'static str],
+    why: &'static str,
+}
+
+/// The packages with the programs, and the end-to-end tests. The latter depend on crates that enable `preserve_order`
+/// of serde_json, which would change the order of keys in the programs' JSON.
+const SELECTIONS: [Selection; 2] = [
+    Selection {
+        packages: &["--workspace", "--exclude=headroom-tests"],
+        quick: &["--lib", "--bins"],
+        why: "each package's own tests",
+    },
+    Selection {
+        packages: &["--package=headroom-tests"],
+        quick: &["--test=memory", "--test=tidy"],
+        why: "the programs as people use them",
+    },
+];
+
+/// Options of the command line.
 #[derive(Debug)]
 struct Options {
+    tier: Tier,
     with_browser: bool,
-    /// Only tests whose names contain it.
+    /// A filter of tests by name.
     filter: Option<String>,
 }
 
-/// Runs the tests and says whether they passed. Whatever happens, the closing line comes last.
-pub fn run(shell: &Shell, mut args: Args) -> Result<ExitCode> {
-    let options = Options { with_browser: !args.flag("--no-browser"), filter: args.free() };
-    args.finish()?;
+impl Options {
+    fn read(mut args: Args) -> Result<Self> {
+        let tier = match (args.flag("--quick"), args.flag("--full")) {
+            (true, true) => return Err(Failure::new("--quick and --full exclude each other")),
+            (true, false) => Tier::Quick,
+            (false, true) => Tier::Full,
+            (false, false) => Tier::Normal,
+        };
+        let options = Self { tier, with_browser: !args.flag("--no-browser"), filter: args.free() };
+        args.finish()?;
+        Ok(options)
+    }
+}
+
+/// Runs the tests and returns whether they passed. The final line is printed in every case.
+pub fn run(shell: &Shell, args: Args) -> Result<ExitCode> {
+    let options = Options::read(args)?;
     let mut outcome = Outcome::default();
-    let judgement = run_all(shell, &options, &mut outcome);
+    let judgement = run_tier(shell, &options, &mut outcome);
     if judgement.is_err() && outcome.failed == 0 {
         outcome.failed = 1;
     }
@@ -48,28 +96,40 @@ pub fn run(shell: &Shell, mut args: Args) -> Result<ExitCode> {
     Ok(if judgement.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn run_all(shell: &Shell, options: &Options, outcome: &mut Outcome) -> Result<()> {
+fn run_tier(shell: &Shell, options: &Options, outcome: &mut Outcome) -> Result<()> {
     let skips = shell.target.join("xtask").join("skips.txt");
     empty_file(&skips)?;
-    let mut environment = environment(shell, options, skips.clone())?;
-    let packages = Packages::read(shell)?;
-    let runner = runner(shell);
-    let (end_to_end, others): (Vec<_>, Vec<_>) = packages.all().partition(|package| package.name == END_TO_END);
-    let libraries: Vec<_> = others.iter().copied().filter(|package| package.has_library).collect();
+    let runner = runner(shell, options.tier)?;
     let filter = options.filter.as_deref();
-
-    outcome.add(tests(shell, runner, &others, filter, &environment, "each package's own tests")?);
-    outcome.add(doc_tests(shell, &libraries, filter)?);
-    environment.extend(gpu::of_tests(shell)?);
-    outcome.add(tests(shell, runner, &end_to_end, filter, &environment, "the programs as people use them")?);
+    if options.tier == Tier::Quick {
+        let environment = [("HEADROOM_SKIPS", skips.clone())];
+        for selection in &SELECTIONS {
+            outcome.add(tests(shell, runner, selection, options.tier, filter, &environment)?);
+        }
+    } else {
+        let mut environment = environment(shell, options, skips.clone())?;
+        build(shell)?;
+        environment.push(("HEADROOM_BIN", program(shell, options.tier)?));
+        environment.extend(gpu::of_tests(shell)?);
+        for selection in &SELECTIONS {
+            outcome.add(tests(shell, runner, selection, options.tier, filter, &environment)?);
+        }
+        outcome.add(doc_tests(shell, filter)?);
+        if options.with_browser {
+            skip_what_is_missing(&environment, outcome);
+        }
+    }
     outcome.add_declared_skips(&fs::read_to_string(&skips).doing(|| format!("read {}", skips.display()))?);
-    if options.with_browser && !environment.iter().any(|(name, _)| *name == "HEADROOM_AXE") {
-        outcome.skip("axe", "Node and npm are not installed, so axe-core cannot be fetched");
-    }
-    if options.with_browser && !environment.iter().any(|(name, _)| *name == "HEADROOM_MKDOCS") {
-        outcome.skip("mkdocs", hosts::NO_MKDOCS);
-    }
     judge(outcome)
+}
+
+fn skip_what_is_missing(environment: &[(&'static str, PathBuf)], outcome: &mut Outcome) {
+    let axe = "Node and npm are not installed, so axe-core cannot be fetched";
+    for (test, variable, reason) in [("axe", "HEADROOM_AXE", axe), ("mkdocs", "HEADROOM_MKDOCS", hosts::NO_MKDOCS)] {
+        if !environment.iter().any(|(name, _)| *name == variable) {
+            outcome.skip(test, reason);
+        }
+    }
 }
 
 fn judge(outcome: &Outcome) -> Result<()> {
@@ -87,13 +147,14 @@ fn empty_file(file: &Path) -> Result<()> {
     fs::write(file, "").doing(|| format!("write {}", file.display()))
 }
 
-/// Builds what the end-to-end tests use, and says where it is.
+/// Builds the page, fetches the tools of the end-to-end tests, and returns their environment.
 fn environment(shell: &Shell, options: &Options, skips: PathBuf) -> Result<Vec<(&'static str, PathBuf)>> {
     browser::ensure_vulkan(shell)?;
     page::ensure(shell, Build::Release)?;
-    let headroom = run::build_headroom(shell, Build::Release)?;
-    let mut environment =
-        vec![("HEADROOM_BIN", headroom), ("HEADROOM_DIST", shell.root.join("dist")), ("HEADROOM_SKIPS", skips)];
+    let mut environment = vec![("HEADROOM_DIST", shell.root.join("dist")), ("HEADROOM_SKIPS", skips)];
+    if options.tier == Tier::Full {
+        environment.push(("HEADROOM_TESTS", "full".into()));
+    }
     if options.with_browser {
         let browser = browser::ensure(shell)?;
         environment.extend([("CHROMIUM", browser.chromium), ("CHROMEDRIVER", browser.chromedriver)]);
@@ -105,44 +166,78 @@ fn environment(shell: &Shell, options: &Options, skips: PathBuf) -> Result<Vec<(
     Ok(environment)
 }
 
-fn runner(shell: &Shell) -> Runner {
-    if shell.cmd("cargo").args(["nextest", "--version"]).read().is_some() {
-        return Runner::Nextest;
-    }
-    note("cargo-nextest is not installed: using `cargo test`, which is slower and stops nothing that hangs");
-    Runner::CargoTest
+/// Builds all tests with the programs that they start.
+fn build(shell: &Shell) -> Result<()> {
+    let hint = "the compiler's message is above; a missing `cc` or `gcc` is in your system's packages";
+    SELECTIONS.iter().try_for_each(|selection| {
+        step(&format!("build the tests of {}", selection.packages.join(" ")), selection.why, || {
+            shell.cmd("cargo").args(["test", "--no-run", "--all-features"]).args(selection.packages).run(hint)
+        })
+    })
 }
 
-/// Runs the tests of some packages together; all features, as what is behind a feature is tested too.
+/// Returns the program to test. The tests' build has made that of the `dev` profile.
+fn program(shell: &Shell, tier: Tier) -> Result<PathBuf> {
+    if tier == Tier::Full {
+        return run::build_headroom(shell, Build::Release);
+    }
+    run::built(shell, "debug")
+}
+
+/// Returns the runner. The fallback runs all tests of a crate in one process, and stops nothing that hangs.
+fn runner(shell: &Shell, tier: Tier) -> Result<Runner> {
+    if shell.cmd("cargo").args(["nextest", "--version"]).read().is_some() {
+        return Ok(Runner::Nextest);
+    }
+    if tier == Tier::Quick {
+        return Err(Failure::new("cargo-nextest is not installed, and --quick needs its filters")
+            .hint("`cargo install cargo-nextest --locked`, or run all tests: `cargo xtask test`"));
+    }
+    note("cargo-nextest is not installed: `cargo test` runs one test at a time, and stops nothing that hangs");
+    Ok(Runner::CargoTest)
+}
+
+/// Returns three test threads for two cores. With one thread per core, a run used 61 % of two cores' time, because
+/// tests of servers and of the page wait.
+fn test_threads() -> usize {
+    let cores = parallel::n_cores();
+    cores + cores.div_ceil(2)
+}
+
+/// Runs tests of a selection: those of the quick tier's targets, or all of them.
 fn tests(
     shell: &Shell,
     runner: Runner,
-    packages: &[&Package],
+    selection: &Selection,
+    tier: Tier,
     filter: Option<&str>,
     environment: &[(&'static str, PathBuf)],
-    why: &str,
 ) -> Result<Outcome> {
     let command = match runner {
-        Runner::Nextest => shell.cmd("cargo").args(["nextest", "run", "--no-fail-fast", "--no-tests=pass"]),
-        Runner::CargoTest => shell.cmd("cargo").args(["test", "--no-fail-fast", "--lib", "--bins", "--tests"]),
+        Runner::Nextest => {
+            let threads = format!("--test-threads={}", test_threads());
+            let command = shell.cmd("cargo").args(["nextest", "run", "--no-fail-fast", "--no-tests=pass"]);
+            let command = command.args([threads]);
+            if tier == Tier::Quick { command.args(["--profile=quick"]).args(selection.quick) } else { command }
+        }
+        Runner::CargoTest => {
+            let command = shell.cmd("cargo").args(["test", "--no-fail-fast", "--lib", "--bins", "--tests"]);
+            command.env("RUST_TEST_THREADS", "1")
+        }
     };
+    let command = command.args(selection.packages);
     let command = environment.iter().fold(command, |command, (name, value)| command.env(name, value));
-    measured(command, runner, packages, filter, why)
+    watched(command, runner, filter, "run the tests", selection.why)
 }
 
-fn doc_tests(shell: &Shell, packages: &[&Package], filter: Option<&str>) -> Result<Outcome> {
-    let command = shell.cmd("cargo").args(["test", "--doc", "--no-fail-fast"]);
-    measured(command, Runner::CargoTest, packages, filter, "the examples in the documentation")
+fn doc_tests(shell: &Shell, filter: Option<&str>) -> Result<Outcome> {
+    let command = shell.cmd("cargo").args(["test", "--doc", "--no-fail-fast"]).args(SELECTIONS[0].packages);
+    watched(command, Runner::CargoTest, filter, "run the documentation tests", "the examples in the documentation")
 }
 
-fn measured(command: Cmd, runner: Runner, packages: &[&Package], filter: Option<&str>, why: &str) -> Result<Outcome> {
-    if packages.is_empty() {
-        return Ok(Outcome::default());
-    }
-    let names: Vec<&str> = packages.iter().map(|package| package.name.as_str()).collect();
-    let command = command.args(["--all-features"]).args(names.iter().flat_map(|name| ["--package", name]));
-    let command = command.args(filter.iter().flat_map(|filter| ["--", filter]));
-    step(&format!("test {}", names.join(" ")), why, || {
+fn watched(command: Cmd, runner: Runner, filter: Option<&str>, what: &str, why: &str) -> Result<Outcome> {
+    let command = command.args(["--all-features"]).args(filter.iter().flat_map(|filter| ["--", filter]));
+    step(what, why, || {
         let (lines, success) = command.watch(|_| {})?;
         Ok(Outcome::of_runner(runner, &lines, success))
     })
@@ -160,5 +255,15 @@ mod tests {
         judge(&outcome).expect("a test passed");
         outcome.failed = 1;
         judge(&outcome).expect_err("a test failed");
+    }
+
+    #[test]
+    fn tiers_exclude_each_other() {
+        let read = |line: &str| Options::read(Args::new(line.split_whitespace().map(str::to_owned)));
+        assert_eq!(read("").expect("options").tier, Tier::Normal);
+        let quick = read("--quick name").expect("options");
+        assert_eq!((quick.tier, quick.filter.as_deref()), (Tier::Quick, Some("name")));
+        assert_eq!(read("--full --no-browser").expect("options").tier, Tier::Full);
+        read("--quick --full").expect_err("two tiers");
     }
 }

@@ -1,43 +1,43 @@
-//! What building the page takes: each tool is looked for, and fetched in its pinned version where it is missing.
-//! Tools on PATH in the right version are used as they are; the rest goes to the tools folder, never to the system.
+//! Tools for building the page; a missing one is downloaded in its pinned version. Tools in PATH with the right version
+//! are used; downloads go to the tools directory, never to the system.
 
 use crate::{
-    failure::{Doing, Failure, Result},
-    pins::{self, AXE, BINARYEN, ESBUILD, MDBOOK, Pin, Source, TRUNK, WASM_BINDGEN},
+    failure::{Failure, IoContext, Result},
+    pins::{self, AXE, BINARYEN, ESBUILD, MDBOOK, Pin, Source, WASM_BINDGEN},
     shell::{Shell, note, step},
 };
 use std::path::{Path, PathBuf};
 
-/// What to do where a download fails.
+/// The hint for a failed download.
 pub const OFFLINE_HINT: &str = "this step downloads: check the network and run the command again, it resumes where it \
                             stopped. Or install that version yourself and put it on PATH";
 
-/// Whether the page can be built with everything.
+/// The available tools for building the page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PageTools {
-    /// Whether wasm-opt and esbuild are there. `false` on a machine without Node: the page is then larger, and works the
-    /// same.
+    /// Whether wasm-opt and esbuild are available. Without Node they are not: the page is then larger, and otherwise
+    /// the same.
     pub optimizers: bool,
 }
 
-/// Sees to everything that building the page takes.
+/// Installs everything that building the page needs.
 pub fn ensure_page_tools(shell: &Shell) -> Result<PageTools> {
     pins::check(&shell.root)?;
     ensure_wasm_target(shell)?;
-    ensure_program(shell, TRUNK)?;
     ensure_program(shell, WASM_BINDGEN)?;
-    discard_build_folder(shell);
+    // Before the build directory is removed, because the two share crates.
+    ensure_mdbook(shell)?;
     Ok(PageTools { optimizers: ensure_optimizers(shell)? })
 }
 
-/// Sees to mdBook.
+/// Installs mdBook.
 pub fn ensure_mdbook(shell: &Shell) -> Result<()> {
     ensure_program(shell, MDBOOK)?;
     discard_build_folder(shell);
     Ok(())
 }
 
-/// Sees to the standard library for wasm32, in the toolchain that runs us.
+/// Installs the standard library for wasm32 in the current toolchain.
 pub fn ensure_wasm_target(shell: &Shell) -> Result<()> {
     let folder = shell.cmd("rustc").args(["--print", "target-libdir", "--target", "wasm32-unknown-unknown"]).read();
     if folder.is_some_and(|folder| Path::new(folder.trim()).is_dir()) {
@@ -51,7 +51,7 @@ pub fn ensure_wasm_target(shell: &Shell) -> Result<()> {
     })
 }
 
-/// Sees to `cargo fmt` and `cargo clippy`.
+/// Installs `cargo fmt` and `cargo clippy`.
 pub fn ensure_lint_components(shell: &Shell) -> Result<()> {
     let has = |subcommand: &str| shell.cmd("cargo").args([subcommand, "--version"]).read().is_some();
     if has("fmt") && has("clippy") {
@@ -65,7 +65,7 @@ pub fn ensure_lint_components(shell: &Shell) -> Result<()> {
     })
 }
 
-/// The path of axe.min.js, or `None` on a machine without Node.
+/// Installs axe.min.js and returns its path; `None` without Node.
 pub fn ensure_axe(shell: &Shell) -> Result<Option<PathBuf>> {
     let folder = shell.tools.join("node_modules").join(AXE.package);
     let script = folder.join(AXE.brings);
@@ -127,15 +127,14 @@ fn not_there(pin: Pin) -> Failure {
         .hint(format!("run `{} --version` from the tools folder's bin and see what it says", pin.brings))
 }
 
-/// In cargo's dev profile: trunk's release profile is half an hour of link-time optimisation for a program that
-/// spends its time waiting for others.
+/// Installs a program in cargo's dev profile, which compiles in a fraction of the time.
 fn cargo_install(shell: &Shell, pin: Pin) -> Result<()> {
     std::fs::create_dir_all(&shell.tools).doing(|| format!("create {}", shell.tools.display()))?;
     let root = shell.tools.display().to_string();
     let how: &[&str] = match pin.source {
-        Source::CargoLocked => &["--locked"],
         Source::CargoLockedBare => &["--locked", "--no-default-features"],
-        Source::Cargo | Source::Npm | Source::Pip => &[],
+        Source::CargoBare => &["--no-default-features"],
+        Source::Npm | Source::Pip => &[],
     };
     shell
         .cmd("cargo")
@@ -148,7 +147,8 @@ fn cargo_install(shell: &Shell, pin: Pin) -> Result<()> {
         .run(OFFLINE_HINT)
 }
 
-/// Kept until both programs are there, so that an installation that broke off resumes and the second shares the first's crates.
+/// Returns the tools' build directory. It is kept until all are installed, so that an interrupted installation resumes
+/// and crates are shared.
 fn build_folder(shell: &Shell) -> PathBuf {
     shell.tools.join("build")
 }
@@ -179,10 +179,10 @@ mod tests {
 
     #[test]
     fn a_version_is_a_whole_word() {
-        assert!(says_version("trunk 0.21.14\n", TRUNK.printed_version()));
+        assert!(says_version("wasm-bindgen 0.2.130\n", WASM_BINDGEN.printed_version()));
         assert!(says_version("wasm-opt version 132 (version_132)", BINARYEN.printed_version()));
         assert!(says_version("mdbook v0.5.4\n", MDBOOK.printed_version()));
-        assert!(!says_version("trunk 0.21.140", TRUNK.printed_version()));
+        assert!(!says_version("wasm-bindgen 0.2.1300", WASM_BINDGEN.printed_version()));
         assert!(!says_version("wasm-opt version 108", BINARYEN.printed_version()));
     }
 }

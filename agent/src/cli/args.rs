@@ -1,7 +1,7 @@
-//! Options as tables: one row is an option's name, its words in the help and what it sets.
+//! Option tables: each row has an option's name, its help text and its setter.
 //!
-//! Words come from `lexopt`, which yields them one by one in their order. A parser that declares all options first would
-//! refuse nanoGPT's `--key=value`, whose keys are the config's to know and whose place among the config files matters.
+//! `lexopt` yields the words one by one in order. A parser with declared options would reject nanoGPT's `--key=value`.
+//! Only the config knows these keys, and their position among the config files matters.
 
 mod common;
 mod error;
@@ -14,32 +14,47 @@ use std::{
 
 use lexopt::{Arg, Parser};
 
-pub use common::{Before, COMMON, Common, before_command};
+pub use common::{ArgumentsByPosition, COMMON, Common, before_command};
 pub use error::UsageError;
-pub use near::{among, nearest};
+pub use near::among;
 
-/// One option of a command that fills a `T`.
+/// One option of a command, which fills a `T`.
 pub struct Flag<T> {
-    /// Its name after the dashes.
+    /// Name without the dashes.
     pub name: &'static str,
-    /// What stands for its value in the help; `None` for a switch.
+    /// Placeholder of the value in the help. `None` for a switch.
     pub value: Option<&'static str>,
-    /// Its line in the help; an option without one is hidden.
+    /// Help text. An option with an empty one is hidden.
     pub doc: &'static str,
-    /// Takes the value, which is empty for a switch.
-    pub set: fn(&mut T, &str) -> Result<(), Refusal>,
+    /// Setter; the value is empty for a switch.
+    pub set: fn(&mut T, &str) -> Result<(), InvalidValue>,
 }
 
-/// Why an option's value was not taken.
+/// Most similar option of the table, or of those that every command has, with its dashes, if similar enough.
+pub fn nearest<T>(flags: &[Flag<T>], option: &str) -> Option<String> {
+    let name = option.trim_start_matches('-').split('=').next().unwrap_or_default();
+    let visible = flags.iter().filter(|flag| !flag.is_hidden()).map(|flag| flag.name);
+    among(visible.chain(COMMON.iter().map(|flag| flag.name)), name).map(|name| format!("--{name}"))
+}
+
+/// Why an option's value is invalid.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Refusal {
-    /// What is wrong with it.
+pub struct InvalidValue {
+    /// Description of the problem.
     pub why: String,
-    /// What may have been meant in its place.
+    /// Suggested value.
     pub meant: Option<String>,
 }
 
-impl From<String> for Refusal {
+impl InvalidValue {
+    /// The error for an unknown word; suggests the most similar name.
+    pub fn not_one_of(word: &str, names: &[&str]) -> Self {
+        let meant = among(names.iter().copied(), word).map(str::to_owned);
+        Self { why: format!("{word:?} is not one of {}", names.join(", ")), meant }
+    }
+}
+
+impl From<String> for InvalidValue {
     fn from(why: String) -> Self {
         Self { why, meant: None }
     }
@@ -59,18 +74,18 @@ impl<T> Flag<T> {
     }
 }
 
-/// What is asked of a command that works in the folder of history and tokens.
+/// Request of a command that uses the data directory.
 pub trait InDataFolder {
-    /// Takes the folder that was named.
+    /// Sets the directory.
     fn set_data_folder(&mut self, folder: PathBuf);
 }
 
 impl<T: InDataFolder> Flag<T> {
-    /// The folder, alike in all commands.
+    /// The `--data-dir` option of all commands.
     pub const DATA_DIR: Self = Self {
         name: "data-dir",
         value: Some("FOLDER"),
-        doc: "Where history and tokens are kept\n[default: HEADROOM_DATA_DIR, else the user's data folder]",
+        doc: "Folder of the history and the tokens\n[default: HEADROOM_DATA_DIR, else the user's data folder]",
         set: |request, folder| {
             if folder.is_empty() {
                 return Err("a folder has a name".to_owned().into());
@@ -81,87 +96,87 @@ impl<T: InDataFolder> Flag<T> {
     };
 }
 
-/// The most threads that are started.
+/// Limit of threads.
 const MAX_THREADS: usize = 1024;
 
-/// How many threads are to compute.
+/// Parses a number of threads.
 ///
 /// # Errors
-/// It is no number, or none that a machine has.
-pub fn threads(n: &str) -> Result<usize, Refusal> {
+/// The value is not a number from 1 to the limit.
+pub fn threads(n: &str) -> Result<usize, InvalidValue> {
     match n.parse() {
         Ok(n @ 1..=MAX_THREADS) => Ok(n),
         _ => Err(format!("{n:?} is no number of threads, 1 to {MAX_THREADS}").into()),
     }
 }
 
-/// What is no option of the command.
+/// A word that is not an option of the command.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Word {
     /// A word without dashes.
     Plain(OsString),
-    /// `--name=value`, or `--name` without a value, as it stands.
+    /// `--name=value`, or `--name` without a value, unchanged.
     Other(String),
 }
 
-/// What the words of a command came to.
+/// Result of parsing.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Parsed {
-    /// They were taken.
+pub enum ParsedArgs {
+    /// All words were valid.
     Taken,
-    /// Help is asked for.
+    /// The user requested help.
     Help,
 }
 
-/// The command that has all others.
+/// Name of the main command.
 pub const PROGRAM: &str = "headroom";
 const HELP: &str = "help";
-/// The option of `headroom` alone.
-pub const VERSION: Shown = Shown { name: "version", value: None, doc: "Print the version" };
+/// The version option, of `headroom` alone.
+pub const VERSION: OptionHelp = OptionHelp { name: "version", value: None, doc: "Print the version" };
 
-/// Letters, and the options that they stand for in every command that has such an option.
+/// Short options, in every command that has the long option.
 const SHORT: [(char, &str); 4] = [('o', "out"), ('q', "quiet"), ('h', HELP), ('V', VERSION.name)];
 
-/// An option as help, completions and manual show it, whatever it sets.
+/// An option as displayed in help, completions and manual.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shown {
-    /// Its name after the dashes.
+pub struct OptionHelp {
+    /// Name without the dashes.
     pub name: &'static str,
-    /// What stands for its value; `None` for a switch.
+    /// Placeholder of the value. `None` for a switch.
     pub value: Option<&'static str>,
-    /// Its lines in the help.
+    /// Help text.
     pub doc: &'static str,
 }
 
-impl Shown {
-    /// Its letter.
+impl OptionHelp {
+    /// Letter of the short option.
     pub fn short(&self) -> Option<char> {
         SHORT.iter().find(|(_, name)| *name == self.name).map(|(letter, _)| *letter)
     }
 }
 
-/// The options of a table, but for hidden ones.
-pub fn shown<T>(flags: &[Flag<T>]) -> Vec<Shown> {
+/// The visible options of a table.
+pub fn shown<T>(flags: &[Flag<T>]) -> Vec<OptionHelp> {
     let visible = flags.iter().filter(|flag| !flag.is_hidden());
-    visible.map(|&Flag { name, value, doc, .. }| Shown { name, value, doc }).collect()
+    visible.map(|&Flag { name, value, doc, .. }| OptionHelp { name, value, doc }).collect()
 }
 
-/// Reads the words of `command`: options into `into`, and everything else to `other`, in the order they stand in.
+/// Parses the words of `command` in order: sets options in `into`, and passes everything else to `other`.
 ///
 /// # Errors
-/// A value is missing, superfluous or not understood, or `other` refuses a word.
+/// A value is missing, superfluous or invalid, or `other` rejects a word.
 pub fn parse<T>(
     command: &'static str,
     flags: &[Flag<T>],
     args: impl IntoIterator<Item = OsString>,
     into: &mut T,
     other: impl Fn(&mut T, Word) -> Result<(), UsageError>,
-) -> Result<Parsed, UsageError> {
+) -> Result<ParsedArgs, UsageError> {
     parse_with(command, flags, args, into, other, |_, _| false)
 }
 
-/// The same, where `takes(name, next)` says that the word behind an option of somebody else's is its value: `--name next`
-/// then is [`Word::Other`] `--name=next`.
+/// Parses like [`parse`] with foreign options that take a value. If `takes(name, next)`, then `--name next` becomes
+/// [`Word::Other`] `--name=next`.
 ///
 /// # Errors
 /// As [`parse`].
@@ -172,7 +187,7 @@ pub fn parse_with<T>(
     into: &mut T,
     other: impl Fn(&mut T, Word) -> Result<(), UsageError>,
     takes: impl Fn(&str, &OsStr) -> bool,
-) -> Result<Parsed, UsageError> {
+) -> Result<ParsedArgs, UsageError> {
     let mut parser = Parser::from_args(args);
     let mut common = Common::default();
     while let Some(arg) = parser.next().map_err(words)? {
@@ -195,7 +210,7 @@ pub fn parse_with<T>(
         };
         if name == HELP {
             common.apply();
-            return Ok(Parsed::Help);
+            return Ok(ParsedArgs::Help);
         }
         if let Some(flag) = flags.iter().find(|flag| flag.name == name) {
             take(flag, is_short, &mut parser, into)?;
@@ -214,10 +229,10 @@ pub fn parse_with<T>(
         }
     }
     common.apply();
-    Ok(Parsed::Taken)
+    Ok(ParsedArgs::Taken)
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "as map_err hands it over")]
+#[expect(clippy::needless_pass_by_value, reason = "map_err passes it by value")]
 fn words(error: lexopt::Error) -> UsageError {
     UsageError::Words(error.to_string())
 }
@@ -226,12 +241,12 @@ fn is_of<T>(flags: &[Flag<T>], name: &str) -> bool {
     flags.iter().any(|flag| flag.name == name)
 }
 
-/// The next word, where it is one that is wanted.
+/// Takes the next word if `is_wanted` accepts it.
 fn next_if(parser: &mut Parser, is_wanted: impl Fn(&OsStr) -> bool) -> Option<OsString> {
     parser.try_raw_args()?.next_if(is_wanted)
 }
 
-/// An unknown option with the value that stands by it, for the hint.
+/// Adds the value of an unknown option, for the hint.
 fn with_value(error: UsageError, parser: &mut Parser) -> UsageError {
     let UsageError::UnknownOption { command, option, value, near } = error else { return error };
     let (option, attached) = match option.split_once('=') {
@@ -243,7 +258,7 @@ fn with_value(error: UsageError, parser: &mut Parser) -> UsageError {
     UsageError::UnknownOption { command, option, value, near }
 }
 
-/// A word that `command`, which takes options alone, cannot use.
+/// Error for a word that `command` does not accept.
 pub fn refusal<T>(command: &'static str, flags: &[Flag<T>], word: Word) -> UsageError {
     match word {
         Word::Plain(word) => UsageError::UnexpectedWord { command, word: word.to_string_lossy().into_owned() },
@@ -256,29 +271,29 @@ pub fn refusal<T>(command: &'static str, flags: &[Flag<T>], word: Word) -> Usage
 fn take<T>(flag: &Flag<T>, is_short: bool, parser: &mut Parser, into: &mut T) -> Result<(), UsageError> {
     let name = flag.name;
     let value = match flag.value {
-        // The rest of `-qo` is the next letters.
+        // In `-qo`, the rest is further letters.
         None if is_short => String::new(),
         None if parser.optional_value().is_some() => return Err(UsageError::UnexpectedValue { name }),
         None => String::new(),
         Some(value) => match parser.optional_value() {
             Some(attached) => unicode(attached)?,
-            // The next option is not this one's value.
+            // An option is not the value of the previous option.
             None => match parser.value() {
                 Ok(word) if !word.to_string_lossy().starts_with("--") => unicode(word)?,
                 _ => return Err(UsageError::MissingValue { name, value }),
             },
         },
     };
-    (flag.set)(into, &value).map_err(|Refusal { why, meant }| UsageError::BadValue { name, why, meant })
+    (flag.set)(into, &value).map_err(|InvalidValue { why, meant }| UsageError::BadValue { name, why, meant })
 }
 
 fn unicode(word: OsString) -> Result<String, UsageError> {
     word.into_string().map_err(UsageError::NotUnicode)
 }
 
-/// Options, a line or more each, for the help.
-pub fn options_help(options: &[Shown]) -> String {
-    let left = |option: &Shown| {
+/// Formats the options for the help.
+pub fn options_help(options: &[OptionHelp]) -> String {
+    let left = |option: &OptionHelp| {
         let short = option.short().map_or_else(|| "    ".to_owned(), |letter| format!("-{letter}, "));
         match option.value {
             Some(value) => format!("{short}--{} {value}", option.name),

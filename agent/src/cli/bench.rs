@@ -1,6 +1,6 @@
-//! `headroom bench`: how fast this machine trains and writes, and what reading its cards costs; a line of JSON as soon as it is known.
+//! `headroom bench`: speed of training and generation, and the cost of telemetry. Prints a line of JSON per result.
 //!
-//! What is not here, or fails, is a line too, with its reason: a machine without a GPU has figures all the same.
+//! A part that is unavailable or fails is a line with its reason, so a machine without a GPU has results too.
 
 mod machine;
 mod report;
@@ -10,37 +10,38 @@ mod webgpu;
 use std::{ffi::OsString, hint::black_box, thread};
 
 use headroom_kernels::{
-    fast::gemm_rate_bytes,
-    measure::{Effort, MODELS, Model, decode, train},
+    bench::{Effort, MODELS, Model, decode, train},
+    cpu_train::gemm_rate_bytes,
 };
-use headroom_shared::units::human_size;
+use headroom_text::units::human_size;
 use serde::Serialize;
 
 use super::{
     Error, Exit,
-    args::{Flag, Parsed, Refusal, UsageError, Word, parse, refusal, shown, threads},
+    args::{Flag, InvalidValue, ParsedArgs, UsageError, Word, parse, refusal, shown, threads},
     command::Command,
     print,
 };
-use crate::{store, telemetry, train::memory::available_bytes};
+use headroom_agent_core::{store, telemetry};
+use headroom_train::memory::available_bytes;
 use report::{Kind, Report};
 
-/// What stands for the device where there is none.
+/// The device's name in lines without a device.
 const NO_WEBGPU: &str = "webgpu";
-const NO_CARD: &str = "nvidia";
+const NO_GPU: &str = "nvidia";
 #[cfg(not(feature = "webgpu"))]
 const NOT_BUILT_IN: &str =
     "this build has no WebGPU; `cargo build --release --package headroom-agent` makes one that has";
 
-/// Past this a shape is left out where it has to be quick.
+/// With `--quick`, shapes that take longer are omitted.
 const QUICK_SECONDS: f64 = 10.0;
-/// How many rounds it then has: the most that are quick enough.
+/// Rounds with `--quick`: the most that fit into the limit.
 const QUICK_ROUNDS: [usize; 2] = [3, 1];
 
-/// How long the cards are read: a share of a thousandth of a core is 30 ms in it.
+/// The length of the telemetry measurement: a thousandth of a core is 30 ms in it.
 const TELEMETRY_SECONDS: u64 = 30;
 const QUICK_TELEMETRY_SECONDS: u64 = 3;
-/// Seconds of the cards' time that are written, of which one in a hundred is the slowest that counts.
+/// Seconds of simulated telemetry that are written; the 99th percentile counts as the slowest.
 const HISTORY_SECONDS: u64 = 600;
 const QUICK_HISTORY_SECONDS: u64 = 60;
 
@@ -65,7 +66,7 @@ const FLAGS: &[Flag<Request>] = &[
     Flag {
         name: "quick",
         value: None,
-        doc: "Fewer rounds, no gpt2, and no shape that\nwould take more than ten seconds",
+        doc: "Run fewer rounds, without gpt2 and shapes that take over\nten seconds",
         set: |request, _| {
             request.effort = Effort::Quick;
             Ok(())
@@ -74,7 +75,7 @@ const FLAGS: &[Flag<Request>] = &[
     Flag {
         name: "only",
         value: Some("train|decode|webgpu|telemetry|history"),
-        doc: "Measure this alone",
+        doc: "Run only this benchmark",
         set: |request, word| {
             request.only = Some(part(word)?);
             Ok(())
@@ -83,7 +84,7 @@ const FLAGS: &[Flag<Request>] = &[
     Flag {
         name: "threads",
         value: Some("N"),
-        doc: "Threads that train [default: one a core]",
+        doc: "Training threads [default: one per core]",
         set: |request, n| {
             request.threads = Some(threads(n)?);
             Ok(())
@@ -91,14 +92,14 @@ const FLAGS: &[Flag<Request>] = &[
     },
 ];
 
-fn part(word: &str) -> Result<Part, Refusal> {
+fn part(word: &str) -> Result<Part, InvalidValue> {
     match word {
         "train" => Ok(Part::Train),
         "decode" => Ok(Part::Decode),
         "webgpu" => Ok(Part::Webgpu),
         "telemetry" => Ok(Part::Telemetry),
         "history" => Ok(Part::History),
-        _ => Err(format!("{word:?} is none of train, decode, webgpu, telemetry, history").into()),
+        _ => Err(InvalidValue::not_one_of(word, &["train", "decode", "webgpu", "telemetry", "history"])),
     }
 }
 
@@ -108,29 +109,28 @@ pub const COMMAND: Command = Command {
     summary: "Benchmark training and generation",
     about: "\
 Benchmarks training and text generation, on the CPU and on WebGPU. Prints one JSON object
-per line, as soon as it is known; progress goes to standard error.",
+per line after each measurement. Progress goes to standard error.",
     usage: &["headroom bench [OPTIONS]"],
     options: || shown(FLAGS),
     notes: "\
 Every line has schema (1), headroom (the version), build, kind, device (its name), shape,
-and available; if that is false, reason says why, and there are no figures:
+and available. If available is false, reason gives the cause instead of figures:
   machine  the processor: threads, instructions
-  gemm     what the threads reach in plain products: gflops
+  gemm     matrix products on all threads: gflops
   train    training on the CPU, shapes small, medium and gpt2: tokens_per_second, gflops,
            fraction_of_gemm
   decode   generation on the CPU, shapes tiny and gpt2, weights in f32 and int16:
            tokens_per_second, millis_a_token, prompt_tokens_per_second
-  webgpu   generation on WebGPU, the same shapes, weights in f32 and f16: these, software,
-           f16, and fraction_of_copy_bandwidth
+  webgpu   generation on WebGPU, the same shapes, weights in f32 and f16: the same, and
+           software, f16, fraction_of_copy_bandwidth
   telemetry
-           reading NVIDIA GPUs ten times a second: core_percent, moment_micros,
-           and readings of the first GPU, each with its micros and, if it is missing, the
-           reason; `headroom doctor` explains them
-  history  keeping the readings of eight GPUs, in a temporary folder: second_millis,
+           reading NVIDIA GPUs at 10 Hz: core_percent, moment_micros, and readings of the
+           first GPU, each with its micros or the reason why it is missing;
+           `headroom doctor` explains them
+  history  storing the readings of eight GPUs, in a temporary folder: second_millis,
            core_percent, hour_bytes, month_bytes, ranges with the millis of each
-Figures are medians; other load on the machine affects them. A benchmark that does not fit
-in memory is a line with that reason.",
-    exits: &[(0, "done, with everything that this machine has")],
+Figures are medians. Other load on the machine affects them.",
+    exits: &[(0, "all benchmarks of this machine ran")],
     examples: &["headroom bench", "headroom bench --quick --only decode"],
     run,
     ..Command::EMPTY
@@ -139,10 +139,10 @@ in memory is a line with that reason.",
 /// Runs the command.
 ///
 /// # Errors
-/// The words cannot be used, or standard output cannot be written.
+/// The arguments are invalid, or standard output cannot be written.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, Error> {
     let mut request = Request::default();
-    if parse(COMMAND.name, FLAGS, args, &mut request, refuse)? == Parsed::Help {
+    if parse(COMMAND.name, FLAGS, args, &mut request, refuse)? == ParsedArgs::Help {
         return COMMAND.print_help();
     }
     let threads = request.threads.unwrap_or_else(|| thread::available_parallelism().map_or(1, usize::from));
@@ -174,7 +174,7 @@ fn refuse(_: &mut Request, word: Word) -> Result<(), UsageError> {
     Err(refusal(COMMAND.name, FLAGS, word))
 }
 
-/// What runs on the processor.
+/// The parts that run on the CPU.
 struct Bench {
     report: Report,
     processor: String,
@@ -182,7 +182,7 @@ struct Bench {
     threads: usize,
 }
 
-/// What is known of the processor without measuring.
+/// What is known of the machine without measuring.
 #[derive(Debug, Serialize)]
 struct Machine {
     threads: usize,
@@ -216,7 +216,7 @@ impl Bench {
         Ok(())
     }
 
-    /// `flops_per_second` is what the threads reached in the shape before.
+    /// Measures a shape. `flops_per_second` is the rate of the previous shape.
     fn train_case(&self, case: &train::Case, flops_per_second: Option<f64>) -> Result<train::Figures, String> {
         let config = case.config().map_err(|error| error.to_string())?;
         enough_memory(train::planned_bytes(case, &config, self.threads).map_err(|error| error.to_string())?)?;
@@ -250,10 +250,10 @@ impl Bench {
             Effort::Full => TELEMETRY_SECONDS,
             Effort::Quick => QUICK_TELEMETRY_SECONDS,
         };
-        self.report.progress(&format!("reading the cards for {seconds} s"));
+        self.report.progress(&format!("reading the GPUs for {seconds} s"));
         match telemetry::measure::measure(None, seconds) {
-            Ok((card, figures)) => self.report.line(Kind::Telemetry, &card, None, Ok(figures)),
-            Err(reason) => self.report.line(Kind::Telemetry, NO_CARD, None, Err::<(), _>(reason)),
+            Ok((gpu, figures)) => self.report.line(Kind::Telemetry, &gpu, None, Ok(figures)),
+            Err(reason) => self.report.line(Kind::Telemetry, NO_GPU, None, Err::<(), _>(reason)),
         }
     }
 
@@ -262,7 +262,7 @@ impl Bench {
             Effort::Full => HISTORY_SECONDS,
             Effort::Quick => QUICK_HISTORY_SECONDS,
         };
-        self.report.progress(&format!("keeping an hour and {seconds} s of eight cards, then a month"));
+        self.report.progress(&format!("storing an hour and {seconds} s of eight GPUs, then a month"));
         let figures = store::measure::measure(seconds);
         self.report.line(Kind::History, &self.processor, None, figures)
     }
@@ -278,7 +278,7 @@ impl Bench {
     }
 }
 
-/// The models that are measured writing. GPT-2's vocabulary is in gpt2 already.
+/// The models that are measured generating text. `tiny50257` is left out, because gpt2 has the same vocabulary.
 fn models(effort: Effort) -> impl Iterator<Item = Model> {
     MODELS.into_iter().filter(move |model| model.name != "tiny50257" && is_part(model.name, effort))
 }
@@ -287,8 +287,8 @@ fn is_part(shape: &str, effort: Effort) -> bool {
     effort == Effort::Full || shape != "gpt2"
 }
 
-/// Whether the machine has that much memory left. Asked before, as a system that promises more than it has ends the
-/// program later, and an allocation that is refused would too.
+/// Checks that `bytes` of memory are available. A system that overcommits memory would otherwise end the program later,
+/// and so would a refused allocation.
 fn enough_memory(bytes: u64) -> Result<(), String> {
     if let Some(available) = available_bytes().filter(|&available| available < bytes) {
         return Err(format!(
@@ -297,10 +297,10 @@ fn enough_memory(bytes: u64) -> Result<(), String> {
             human_size(available)
         ));
     }
-    // Where the system does not say, and under a limit on this process alone.
+    // For systems that report no figure, and for a limit on this process alone.
     let mut probe: Vec<u8> = Vec::new();
     let reserved = usize::try_from(bytes).is_ok_and(|bytes| probe.try_reserve_exact(bytes).is_ok());
-    // Or the compiler sees that nothing uses it, and does not ask.
+    // Keeps the compiler from removing the unused reservation.
     black_box(&probe);
     if reserved {
         Ok(())
@@ -318,7 +318,7 @@ mod tests {
         assert_eq!(enough_memory(1), Ok(()));
         for bytes in [1 << 50, u64::MAX] {
             let reason = enough_memory(bytes).expect_err("no machine has it");
-            assert!(reason.starts_with("it takes ") && reason.contains(" GiB of memory, "), "{reason}");
+            assert!(reason.starts_with("it takes ") && reason.contains(" TiB of memory, "), "{reason}");
         }
     }
 

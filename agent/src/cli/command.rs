@@ -1,63 +1,67 @@
-//! What a command is to help, completions and the manual: one value a command, beside its table of options.
+//! Description of a command for help, completions and manual, next to its option table.
 
 use std::ffi::OsString;
 
 use super::{
     Error, Exit,
-    args::{COMMON, PROGRAM, Shown, UsageError, VERSION, options_help, shown},
+    args::{COMMON, OptionHelp, PROGRAM, UsageError, VERSION, options_help, shown},
     exit, print,
 };
 
-/// What the bare words of a command are, for completions.
+/// Kind of a command's positional arguments, for completions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Words {
-    /// It takes none.
+    /// No arguments.
     None,
     /// Files.
     Files,
-    /// A name that nothing completes.
+    /// A name that cannot be completed.
     Name,
-    /// A program with its own words.
+    /// A recorded run.
+    Run,
+    /// Recorded runs.
+    Runs,
+    /// A program with its own arguments.
     Program,
-    /// One of these.
+    /// One of these words.
     Choice(&'static [&'static str]),
-    /// The name of a command, and of its subcommand.
+    /// Name of a command and of its subcommand.
     Command,
 }
 
 /// A command or a subcommand.
 #[derive(Clone, Copy)]
 pub struct Command {
-    /// Its words behind `headroom`, as in `runs export`.
+    /// Words after `headroom`, such as `runs export`.
     pub name: &'static str,
-    /// One line, for lists of commands.
+    /// One-line summary, for lists of commands.
     pub summary: &'static str,
-    /// What it does: lines of text.
+    /// Description.
     pub about: &'static str,
-    /// Ways to write it, a line each.
+    /// Usage lines.
     pub usage: &'static [&'static str],
-    /// What its words are; laid out as it is printed.
+    /// Description of the arguments, preformatted.
     pub arguments: &'static str,
-    /// Its own options.
-    pub options: fn() -> Vec<Shown>,
-    /// Whether it takes nanoGPT's settings as options.
+    /// Options of this command.
+    pub options: fn() -> Vec<OptionHelp>,
+    /// Whether nanoGPT's settings are accepted as options.
     pub takes_settings: bool,
-    /// What its bare words are.
+    /// Kind of the positional arguments.
     pub words: Words,
-    /// Its subcommands.
+    /// Subcommands.
     pub subcommands: &'static [&'static Self],
-    /// What else there is to know; laid out as it is printed.
+    /// Additional notes, preformatted.
     pub notes: &'static str,
-    /// Its exit statuses, besides 2 and 3, which all have.
+    /// Exit statuses besides 2 and 3, which all commands have.
     pub exits: &'static [(u8, &'static str)],
-    /// Commands to copy.
+    /// Example commands.
     pub examples: &'static [&'static str],
-    /// Runs it.
+    /// Entry point.
     pub run: fn(Vec<OsString>) -> Result<Exit, Error>,
 }
 
 impl Command {
-    /// A command with nothing in it, for the fields that most leave out.
+    /// An empty command, for the default of most fields.
     pub const EMPTY: Self = Self {
         name: "",
         summary: "",
@@ -74,23 +78,23 @@ impl Command {
         run: |_| Ok(Exit::Success),
     };
 
-    /// Its last word: `export` of `runs export`.
+    /// Last word of the name: `export` of `runs export`.
     pub fn word(&self) -> &'static str {
         self.name.rsplit(' ').next().unwrap_or(self.name)
     }
 
-    /// Its words, with the program's name.
+    /// Name with the program's name.
     pub fn full_name(&self) -> String {
         if self.name.is_empty() { PROGRAM.to_owned() } else { format!("{PROGRAM} {}", self.name) }
     }
 
-    /// Its own options, and those of all commands.
-    pub fn all_options(&self) -> Vec<Shown> {
+    /// Options of this command and the common ones.
+    pub fn all_options(&self) -> Vec<OptionHelp> {
         let version = self.name.is_empty().then_some(VERSION);
         (self.options)().into_iter().chain(shown(COMMON)).chain(version).collect()
     }
 
-    /// Every exit status, in order.
+    /// All exit statuses, in order.
     pub fn statuses(&self) -> Vec<(u8, &'static str)> {
         let mut rows = self.exits.to_vec();
         for row in [exit::USAGE, exit::INPUT_OUTPUT] {
@@ -102,18 +106,18 @@ impl Command {
         rows
     }
 
-    /// The subcommand of that word.
+    /// Subcommand with the name `word`.
     pub fn subcommand(&self, word: &str) -> Option<&'static Self> {
         self.subcommands.iter().find(|command| command.word() == word).copied()
     }
 
-    /// It and everything below it.
+    /// This command and all its descendants.
     pub fn tree(&'static self) -> Vec<&'static Self> {
         let below = self.subcommands.iter().flat_map(|command| command.tree());
         [self].into_iter().chain(below).collect()
     }
 
-    /// Its help.
+    /// Formats the help.
     pub fn help(&self) -> String {
         let mut parts = vec![format!("{}\n", self.about.trim_end())];
         let usage: Vec<String> = self.usage.iter().map(|line| format!("{line}\n")).collect();
@@ -144,7 +148,7 @@ impl Command {
         self.subcommands.iter().map(line).collect()
     }
 
-    /// Prints its help, as it was asked for.
+    /// Prints the help.
     ///
     /// # Errors
     /// Standard output cannot be written.
@@ -153,16 +157,23 @@ impl Command {
         Ok(Exit::Success)
     }
 
-    /// Runs the subcommand that the words name; options may stand before it. Without one, `alone` runs.
+    /// Runs the subcommand that the arguments name; options may precede it. Without one, runs `alone`.
     ///
     /// # Errors
-    /// There is no such subcommand, or it failed.
+    /// The subcommand is unknown or failed.
     pub fn dispatch(&'static self, mut args: Vec<OsString>, alone: Option<&'static Self>) -> Result<Exit, Error> {
-        if let Some(at) = self.first_word(&args) {
-            let word = args.remove(at).to_string_lossy().into_owned();
-            let Some(command) = self.subcommand(&word) else {
+        if let Some((at, is_after_unknown)) = self.first_word(&args) {
+            let word = args[at].to_string_lossy().into_owned();
+            let command = self.subcommand(&word);
+            // After a misspelt option, the word may be its value. The command without a word reports the option.
+            if let (None, true, Some(alone)) = (command, is_after_unknown, alone) {
+                return (alone.run)(args);
+            }
+            args.remove(at);
+            let Some(command) = command else {
                 let command = word.chars().take(80).collect();
-                return Err(UsageError::UnknownCommand { group: self.name, command }.into());
+                let rest = args.split_off(at);
+                return Err(UsageError::UnknownCommand { group: self.name, command, rest }.into());
             };
             return (command.run)(args);
         }
@@ -178,24 +189,30 @@ impl Command {
         }
     }
 
-    /// Where the first word stands that is neither an option nor an option's value.
-    fn first_word(&self, args: &[OsString]) -> Option<usize> {
-        let options: Vec<Shown> = self.subcommands.iter().flat_map(|command| command.all_options()).collect();
-        let takes_next = |option: &str| {
-            let is_meant = |known: &&Shown| match option.strip_prefix("--") {
+    /// Position of the first word that is neither an option nor an option's value, and whether an unknown option
+    /// precedes it.
+    fn first_word(&self, args: &[OsString]) -> Option<(usize, bool)> {
+        let options: Vec<OptionHelp> = self.subcommands.iter().flat_map(|command| command.all_options()).collect();
+        let known = |option: &str| {
+            let is_meant = |known: &&OptionHelp| match option.strip_prefix("--") {
                 Some(name) => known.name == name,
                 None => option.chars().eq(['-'].into_iter().chain(known.short())),
             };
-            options.iter().find(is_meant).is_some_and(|known| known.value.is_some())
+            options.iter().find(is_meant)
         };
-        let mut at = 0;
+        let (mut at, mut is_after_unknown) = (0, false);
         while let Some(arg) = args.get(at) {
             let arg = arg.to_string_lossy();
-            match &*arg {
-                "--" => return None,
-                option if option.starts_with('-') => at += 1 + usize::from(takes_next(option)),
-                _ => return Some(at),
+            if arg == "--" {
+                return None;
             }
+            if !arg.starts_with('-') {
+                return Some((at, is_after_unknown));
+            }
+            let (name, value) = arg.split_once('=').map_or((&*arg, None), |(name, value)| (name, Some(value)));
+            let option = known(name);
+            is_after_unknown |= option.is_none();
+            at += 1 + usize::from(value.is_none() && option.is_some_and(|option| option.value.is_some()));
         }
         None
     }

@@ -1,4 +1,4 @@
-//! `headroom data prepare`: a text, or the built-in corpus, as the folder of tokens that nanoGPT reads.
+//! `headroom data prepare`: converts a text, or the built-in corpus, to a data set for nanoGPT.
 
 use std::{
     ffi::OsString,
@@ -12,18 +12,18 @@ use signal_hook::{consts::TERM_SIGNALS, flag};
 
 use super::{
     Exit,
-    args::{Flag, Parsed, Refusal, UsageError, Word, parse, refusal, shown},
+    args::{Flag, InvalidValue, ParsedArgs, UsageError, Word, parse, refusal, shown},
     command::{Command, Words},
     print,
 };
-pub use crate::data::prepare::Error;
-use crate::data::{
+pub use headroom_train::data::prepare::Error;
+use headroom_train::data::{
     BUILTIN, corpus,
     dataset::{META, Split},
-    prepare::{Kind, Outcome, Prepared, Source, prepare},
+    prepare::{Kind, Outcome, PreparedDataset, Source, prepare},
 };
 
-/// The schema's number.
+/// Version of the JSON schema.
 const SCHEMA: u32 = 1;
 
 #[derive(Debug, Default)]
@@ -39,7 +39,7 @@ const FLAGS: &[Flag<Request>] = &[
     Flag {
         name: "tokenizer",
         value: Some("char|gpt2"),
-        doc: "char: one token a character of the text; gpt2: GPT-2's\nbyte pairs, 50,257 of them [default: char]",
+        doc: "char: one token per character; gpt2: GPT-2's 50,257 byte\npairs [default: char]",
         set: |request, name| {
             request.kind = kind(name)?;
             Ok(())
@@ -48,7 +48,7 @@ const FLAGS: &[Flag<Request>] = &[
     Flag {
         name: "out",
         value: Some("FOLDER"),
-        doc: "The folder to write to, as in data/stories; it is made",
+        doc: "Output folder, such as data/stories; created if needed",
         set: |request, folder| {
             if folder.is_empty() {
                 return Err("a folder has a name".to_owned().into());
@@ -60,7 +60,7 @@ const FLAGS: &[Flag<Request>] = &[
     Flag {
         name: "force",
         value: None,
-        doc: "Replace another data set that is there",
+        doc: "Overwrite another data set in the folder",
         set: |request, _| {
             request.force = true;
             Ok(())
@@ -69,7 +69,7 @@ const FLAGS: &[Flag<Request>] = &[
     Flag {
         name: "json",
         value: None,
-        doc: "Print what was written as JSON, schema 1",
+        doc: "Print the written files as JSON, schema 1",
         set: |request, _| {
             request.json = true;
             Ok(())
@@ -77,12 +77,12 @@ const FLAGS: &[Flag<Request>] = &[
     },
 ];
 
-fn kind(name: &str) -> Result<Kind, Refusal> {
+fn kind(name: &str) -> Result<Kind, InvalidValue> {
     let known = [Kind::Char, Kind::Gpt2].into_iter().find(|kind| kind.name() == name);
-    known.ok_or_else(|| format!("{name:?} is none of char, gpt2").into())
+    known.ok_or_else(|| InvalidValue::not_one_of(name, &[Kind::Char.name(), Kind::Gpt2.name()]))
 }
 
-/// What is printed as JSON.
+/// JSON output.
 #[derive(Debug, Serialize)]
 struct Document<'a> {
     schema: u32,
@@ -92,7 +92,7 @@ struct Document<'a> {
     train: File,
     val: File,
     meta: Option<PathBuf>,
-    /// written, unchanged or replaced.
+    /// `written`, `unchanged` or `replaced`.
     outcome: &'static str,
 }
 
@@ -114,22 +114,22 @@ pub const COMMAND: Command = Command {
     ..Command::EMPTY
 };
 
-/// Its subcommand.
+/// The `data prepare` subcommand.
 const PREPARE: Command = Command {
     name: "data prepare",
     summary: "Tokenise a text file for nanoGPT",
     about: "\
-Tokenises a text: writes train.bin and val.bin of 16-bit tokens, and for characters a
-meta.pkl, as nanoGPT's prepare.py does. nanoGPT and `headroom train` read them.",
+Tokenises a text as nanoGPT's prepare.py does: writes train.bin and val.bin with 16-bit
+tokens, and meta.pkl for a character tokenizer. nanoGPT and `headroom train` read them.",
     usage: &["headroom data prepare FILE|builtin --out FOLDER [OPTIONS]"],
     arguments: "\
-  FILE     UTF-8 text; the first nine tenths of its characters are for training;
-           a file of any size, or a pipe of up to 1 GiB
-  builtin  4 MB of small stories with names and sums that come with headroom",
+  FILE     UTF-8 text: a file of any size, or a pipe of up to 1 GiB; - is standard input.
+           The first 90 % of its characters are for training
+  builtin  4 MB of built-in short stories with names and sums",
     options: || shown(FLAGS),
     words: Words::Files,
-    notes: "Prints the folder. Running it again with the same input changes nothing.",
-    exits: &[(0, "the data set is there"), (1, "the text cannot be used, or another data set is there")],
+    notes: "Prints the folder. The same input again changes nothing.",
+    exits: &[(0, "the data set exists"), (1, "the text cannot be used, or the folder has another data set")],
     examples: &[
         "headroom data prepare builtin --out data/stories",
         "headroom data prepare input.txt --tokenizer gpt2 --out data/mine",
@@ -140,7 +140,7 @@ meta.pkl, as nanoGPT's prepare.py does. nanoGPT and `headroom train` read them."
 
 fn run(args: Vec<OsString>) -> Result<Exit, super::Error> {
     let mut request = Request::default();
-    if parse(PREPARE.name, FLAGS, args, &mut request, take_word)? == Parsed::Help {
+    if parse(PREPARE.name, FLAGS, args, &mut request, take_word)? == ParsedArgs::Help {
         return PREPARE.print_help();
     }
     let missing = |what| UsageError::Missing { command: PREPARE.name, what };
@@ -159,21 +159,28 @@ fn run(args: Vec<OsString>) -> Result<Exit, super::Error> {
     Ok(Exit::Success)
 }
 
-/// Lets Ctrl-C end the program also where a script started it to ignore that: a pipe may have no end.
+/// Lets Ctrl-C end the program even if a parent set it to be ignored, as a pipe may be endless.
 fn obey_interrupts() {
     for &signal in TERM_SIGNALS {
-        // Where the system refuses a handler, the signal does what it did before.
+        // Without a handler, the signal keeps its previous effect.
         let _ = flag::register_conditional_default(signal, Arc::new(AtomicBool::new(true)));
     }
 }
 
 fn source(file: &OsString) -> Result<Source, Error> {
-    // A file of that name is `./builtin`.
+    // A file with this name can be given as `./builtin`.
     if file == BUILTIN {
         return Ok(builtin());
     }
+    // Likewise `./-`.
+    if file == STDIN {
+        return Source::of_stdin();
+    }
     Source::of_path(Path::new(file))
 }
+
+/// Name of standard input.
+const STDIN: &str = "-";
 
 /// The built-in corpus.
 pub fn builtin() -> Source {
@@ -181,7 +188,7 @@ pub fn builtin() -> Source {
     Source::Memory { name: BUILTIN.to_owned(), bytes }
 }
 
-/// A folder whose name is no text has no place in JSON.
+/// Error for a directory name that is not UTF-8 and so not valid in JSON.
 fn unprintable(error: &serde_json::Error) -> print::Error {
     io::Error::new(io::ErrorKind::InvalidData, error.to_string()).into()
 }
@@ -196,7 +203,7 @@ fn take_word(request: &mut Request, word: Word) -> Result<(), UsageError> {
     }
 }
 
-fn document<'a>(prepared: &Prepared, kind: Kind, out: &'a Path) -> Document<'a> {
+fn document<'a>(prepared: &PreparedDataset, kind: Kind, out: &'a Path) -> Document<'a> {
     let file = |split: Split, tokens| File { path: out.join(split.file_name()), tokens };
     Document {
         schema: SCHEMA,
@@ -230,7 +237,7 @@ fn said(document: &Document) -> String {
     format!("{first}{train}{val}{vocabulary}")
 }
 
-/// With commas between thousands.
+/// Formats a number with thousands separators.
 fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
@@ -249,7 +256,7 @@ mod tests {
 
     #[test]
     fn the_help_has_the_size_of_the_corpus() {
-        let size = format!("{} MB of small stories", corpus::BYTES / 1_000_000);
+        let size = format!("{} MB of built-in short stories", corpus::BYTES / 1_000_000);
         assert!(PREPARE.arguments.contains(&size), "{size}");
     }
 

@@ -1,4 +1,4 @@
-//! `headroom diagnose`: what an out-of-memory message means, and what to change.
+//! `headroom diagnose`: explains an out-of-memory error and suggests fixes.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -6,34 +6,36 @@ use std::{
     io::{self, Read},
 };
 
-use headroom_shared::{
-    nanogpt::Severity,
-    oom::{Diagnosis, Kind, diagnose, shape},
-    text,
-    units::human_size,
+use headroom_planner::{
+    nanogpt::{Severity, Value},
+    oom::{
+        Diagnosis, Kind, diagnose, shape,
+        solve::{headline, missing_figures},
+    },
 };
+use headroom_text::{self as text, units::human_size};
 
 use super::{
     Exit,
-    args::{Flag, Parsed, UsageError, Word, parse_with, shown},
+    args::{Flag, ParsedArgs, UsageError, Word, parse_with, shown},
     command::{Command, Words},
     fixes, plan,
-    plan::options::{self, EVAL_BATCH_SIZE, Given, Request},
+    plan::options::{self, EVAL_BATCH_SIZE, NanogptArgument, Request},
     print,
     style::{Ink, Style},
 };
-use crate::train::keys::stops_nanogpt;
+use headroom_train::keys::stops_nanogpt;
 
-/// The longest text that is read; both ends of a longer one than 5 MB are looked at.
+/// Size limit of the text. Beyond 5 MB, only both ends are examined.
 const MAX_TEXT_BYTES: u64 = 256 << 20;
 
 /// `--config` takes a file, since a bare word is the text with the message.
 const CONFIG: Flag<Request> = Flag {
     name: "config",
     value: Some("CONFIG.py"),
-    doc: "The run's config; may come several times. Without one, what\nthe log prints of it is taken",
+    doc: "Config of the run; repeatable. Without it, the settings\nprinted in the log are used",
     set: |request, path| {
-        request.given.push(Given::Config(path.into()));
+        request.given.push(NanogptArgument::Config(path.into()));
         Ok(())
     },
 };
@@ -46,17 +48,18 @@ fn flags() -> Vec<Flag<Request>> {
 /// Runs the command.
 ///
 /// # Errors
-/// The words cannot be used, or a file cannot be read.
+/// The arguments are invalid, or a file cannot be read.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, super::Error> {
     let mut request = Request::default();
     let takes = |key: &str, word: &OsStr| options::is_value(key, word, EVAL_BATCH_SIZE);
-    if parse_with(COMMAND.name, &flags(), args, &mut request, take_word, takes)? == Parsed::Help {
+    if parse_with(COMMAND.name, &flags(), args, &mut request, take_word, takes)? == ParsedArgs::Help {
         return COMMAND.print_help();
     }
     let text = read_text(request.text.as_deref().unwrap_or(OsStr::new("-")))?;
     let sources = plan::sources_or_stock(&request.given)?;
-    let diagnosis = diagnose(&text, &sources, &request.options, request.names_gpu);
-    // A config that was given and cannot be meant is told before anything is made of it; one in the text may be half there.
+    let mut diagnosis = diagnose(&text, &sources, &request.options, request.names_gpu);
+    diagnosis.solve();
+    // An invalid config from the command line is an error. A config in the text may be incomplete.
     if let Some(resolved) = diagnosis.resolved.as_ref().filter(|_| !sources.is_empty()) {
         let problems = plan::problems(resolved);
         if resolved.request.is_none() || problems.iter().any(stops_nanogpt) {
@@ -66,7 +69,8 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, super::Erro
         }
     }
     if request.json {
-        let json = serde_json::to_string_pretty(&diagnosis.json(text::english())).map_err(plan::Error::from)?;
+        let json =
+            serde_json::to_string_pretty(&diagnosis.json(headroom_languages::english())).map_err(plan::Error::from)?;
         print::data(&(json + "\n"))?;
     } else {
         print::data(&report(&diagnosis, &Style::of_stdout()))?;
@@ -78,7 +82,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, super::Erro
     Ok(Exit::Success)
 }
 
-/// The first bare word is the text; everything else is as in `headroom plan`.
+/// The first bare word is the text; all others are parsed as in `headroom plan`.
 fn take_word(request: &mut Request, word: Word) -> Result<(), UsageError> {
     match word {
         Word::Plain(word) if !word.to_string_lossy().contains('=') => {
@@ -104,12 +108,19 @@ fn read_text(path: &OsStr) -> Result<String, plan::Error> {
         File::open(path).and_then(|file| file.take(MAX_TEXT_BYTES).read_to_end(&mut bytes))
     };
     match read {
-        Ok(_) => Ok(decoded(&bytes)),
+        Ok(_) => {
+            let text = decoded(&bytes);
+            if is_binary(&text) {
+                let error = io::Error::new(io::ErrorKind::InvalidData, "it is binary data, not text");
+                return Err(plan::Error::Unreadable { name: path.to_string_lossy().into_owned(), error });
+            }
+            Ok(text)
+        }
         Err(error) => Err(plan::Error::Unreadable { name: path.to_string_lossy().into_owned(), error }),
     }
 }
 
-/// Any bytes as text: a log may hold anything, and PowerShell writes UTF-16.
+/// Decodes any bytes: a log may contain anything, and PowerShell writes UTF-16.
 fn decoded(bytes: &[u8]) -> String {
     let wide = |read: fn([u8; 2]) -> u16| {
         let units: Vec<u16> = bytes[2..].chunks_exact(2).map(|pair| read([pair[0], pair[1]])).collect();
@@ -118,23 +129,47 @@ fn decoded(bytes: &[u8]) -> String {
     match bytes {
         [0xff, 0xfe, ..] => wide(u16::from_le_bytes),
         [0xfe, 0xff, ..] => wide(u16::from_be_bytes),
-        _ => String::from_utf8_lossy(bytes).into_owned(),
+        // Shorter than the replacement character, so that the text is not longer than the bytes.
+        _ => String::from_utf8_lossy(bytes).replace(char::REPLACEMENT_CHARACTER, INVALID),
     }
+}
+
+/// Replacement of invalid UTF-8: the control character "substitute".
+const INVALID: &str = "\u{1a}";
+/// Beginning of a text that is examined, in characters.
+const EXAMINED_CHARS: usize = 64 << 10;
+
+/// Whether more than a tenth of a text are characters that no log has.
+fn is_binary(text: &str) -> bool {
+    let is_of_logs = |c: char| !c.is_control() || c.is_whitespace() || "\u{1b}\u{8}\u{7}".contains(c);
+    let (mut n, mut n_other) = (0, 0);
+    for c in text.chars().take(EXAMINED_CHARS) {
+        n += 1;
+        n_other += usize::from(!is_of_logs(c));
+    }
+    n_other > n / 10
 }
 
 fn report(diagnosis: &Diagnosis, style: &Style) -> String {
     let mut parts = vec![style.wrapped(&diagnosis.explanation.text.to_string(), 0)];
     parts.extend(other_messages(diagnosis, style));
+    parts.extend(differences(diagnosis, style));
+    parts.extend(solutions(diagnosis, style));
     parts.extend(matches(diagnosis, style));
     parts.extend(arithmetic(diagnosis, style));
     match &diagnosis.explanation.plan {
         Some(plan) => {
             if diagnosis.advises_another_run() {
-                parts.push(style.wrapped(text::english().word(text::FIXES_OF_THE_PLAN), 0));
+                parts.push(style.wrapped(headroom_languages::english().word(text::FIXES_OF_THE_PLAN), 0));
             }
-            parts.extend(fixes::fixes(plan, &diagnosis.advice, style));
+            if !diagnosis.contradicts_fitting_run() {
+                parts.extend(fixes::fixes(plan, &diagnosis.advice, style));
+            }
         }
         None if diagnosis.message().is_some_and(|message| message.kind == Kind::Pytorch) => {
+            if let Some(planned) = &diagnosis.solved {
+                parts.extend(fixes::fixes(planned, &diagnosis.advice, style));
+            }
             parts.push(style.wrapped("With the config (--config CONFIG.py --key=value …) Headroom says which tensor it was, and what to change.", 0));
         }
         None => {}
@@ -157,6 +192,51 @@ fn other_messages(diagnosis: &Diagnosis, style: &Style) -> Option<String> {
     })
 }
 
+/// Formats the figures in which the message and the config disagree.
+fn differences(diagnosis: &Diagnosis, style: &Style) -> Option<String> {
+    let differences = &diagnosis.explanation.differences;
+    if differences.is_empty() {
+        return None;
+    }
+    let english = headroom_languages::english();
+    let mut text = style.wrapped(english.word(text::DISAGREES_WITH_CONFIG), 0);
+    for difference in differences {
+        text.push_str(&style.wrapped(&difference.text().to_string(), 2));
+    }
+    text.push_str(&style.wrapped(english.word(text::OTHER_CAUSES), 0));
+    Some(text)
+}
+
+/// Formats the runs that produce the message, each with its arguments. Without one, says which figures the message
+/// lacks.
+fn solutions(diagnosis: &Diagnosis, style: &Style) -> Option<String> {
+    let message = diagnosis.message().filter(|message| message.kind == Kind::Pytorch)?;
+    let solutions = diagnosis.solutions.as_slice();
+    if solutions.is_empty() {
+        let missing = missing_figures(message).filter(|_| diagnosis.is_unsolved())?;
+        return Some(style.wrapped(&text::unsolved_lacks(missing).to_string(), 0));
+    }
+    let mut text = style.wrapped(&headline(solutions, message).to_string(), 0);
+    let is_named = solutions.len() == 1 && solutions[0].is_exact();
+    for solution in solutions {
+        let arguments: Vec<String> =
+            solution.keys.iter().map(|(key, value)| format!("--{key}={}", argument(value))).collect();
+        if !is_named {
+            text.push_str(&style.wrapped(&solution.described(human_size).to_string(), 2));
+        }
+        text.push_str(&style.wrapped(&arguments.join(" "), 4));
+    }
+    Some(text)
+}
+
+/// A value as written on nanoGPT's command line.
+fn argument(value: &Value) -> String {
+    match value {
+        Value::Str(words) => words.clone(),
+        value => value.to_string(),
+    }
+}
+
 fn matches(diagnosis: &Diagnosis, style: &Style) -> Option<String> {
     let matches = &diagnosis.explanation.matches;
     if matches.is_empty() {
@@ -172,11 +252,11 @@ fn matches(diagnosis: &Diagnosis, style: &Style) -> Option<String> {
     Some(text)
 }
 
-/// Who holds the card.
+/// Formats the distribution of the GPU's memory.
 fn arithmetic(diagnosis: &Diagnosis, style: &Style) -> Option<String> {
     let sums = &diagnosis.explanation.arithmetic;
     sums.total?;
-    let mut text = style.paint(Ink::Heading, "On the card") + "\n";
+    let mut text = style.paint(Ink::Heading, "On the GPU") + "\n";
     let others = if sums.context.is_some() { "other processes" } else { "others and CUDA context" };
     for (name, bytes) in [
         (others, sums.others),
@@ -184,7 +264,7 @@ fn arithmetic(diagnosis: &Diagnosis, style: &Style) -> Option<String> {
         ("allocated", sums.allocated),
         ("reserved, not allocated", sums.unallocated),
         ("free", sums.free),
-        ("card", sums.total),
+        ("GPU", sums.total),
         ("asked for", sums.requested),
         ("missing", sums.missing),
     ] {
@@ -203,13 +283,13 @@ pub const COMMAND: Command = Command {
 Explains an out-of-memory error: which tensor, in which phase, and what to change.",
     usage: &["headroom diagnose [FILE|-] [--config CONFIG.py] [--key=value …] [OPTIONS]"],
     arguments: "\
-  FILE           Any text that contains the error; a traceback or a whole log will do.
-                 Reads standard input if FILE is - or left out
-  --key=value    Any setting of nanoGPT, as on its command line; --key value works too",
+  FILE           A text that contains the error, such as a traceback or a whole log
+                 [default: standard input, as with -]
+  --key=value    A nanoGPT setting, as on its command line; or --key value",
     options: || shown(&flags()),
     takes_settings: true,
     words: Words::Files,
-    exits: &[(0, "the text was read")],
+    exits: &[(0, "the text is read")],
     examples: &[
         "headroom diagnose train.log",
         "headroom diagnose - --config config/train_gpt2.py --batch_size=64 < message.txt",

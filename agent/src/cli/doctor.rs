@@ -1,4 +1,4 @@
-//! `headroom doctor`: what of this machine can be read, and why the rest cannot: driver, cards, host and data folder.
+//! `headroom doctor`: the readings of this machine, or why they are missing: driver, GPUs, host and data directory.
 
 mod reading;
 mod report;
@@ -11,9 +11,10 @@ use std::{
     time::Duration,
 };
 
-use headroom_shared::protocol::{
-    Slow, Telemetry,
+use headroom_protocol::{
+    SlowReadings, Telemetry,
     gpu::Gpu,
+    message::Message,
     state::{DriverState, HistoryState},
 };
 use serde::Serialize;
@@ -21,52 +22,52 @@ use thiserror::Error;
 
 use super::{
     Exit,
-    args::{Flag, InDataFolder, Parsed, UsageError, Word, parse, refusal, shown},
+    args::{Flag, InDataFolder, ParsedArgs, UsageError, Word, parse, refusal, shown},
     command::Command,
     print,
     style::Style,
 };
-use crate::{
+use headroom_agent_core::{
     folders,
     store::Archive,
-    telemetry::{self, Observed},
+    telemetry::{self, TelemetryEvent},
 };
 
-/// The schema's number.
+/// The version of the JSON schema.
 const SCHEMA: u32 = 1;
-/// How long cards are waited for. The driver is loaded in this time on a machine where no program uses it.
+/// The longest wait for GPUs. On a machine where no program uses the driver it includes loading the driver.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
-/// Moments to wait for besides the first: a share of time needs one before it.
+/// Slow readings to wait for: a utilisation needs a previous reading.
 const SLOW_MOMENTS: usize = 2;
 
-/// Why nothing could be looked at.
+/// Why the machine cannot be checked.
 #[derive(Debug, Error)]
 pub enum Error {
-    /// The system gives no thread.
+    /// A thread cannot be started.
     #[error("cannot start reading: {0}")]
     Start(io::Error),
-    /// It cannot be written as JSON.
+    /// The findings cannot be written as JSON.
     #[error("the findings cannot be written as JSON: {0}")]
     Json(#[from] serde_json::Error),
 }
 
-/// What was found, as JSON prints it.
+/// The findings, in the form of the JSON output.
 #[derive(Debug, Serialize)]
 struct Findings {
     schema: u32,
     driver: DriverState,
     gpus: Vec<Gpu>,
     telemetry: Option<Telemetry>,
-    slow: Option<Slow>,
-    /// None where there is no place for one.
+    slow: Option<SlowReadings>,
+    /// `None` if the system has no place for one.
     data_folder: Option<PathBuf>,
-    /// Why the data folder cannot be used, or what is in it.
+    /// The data directory's content, or why it cannot be used.
     history: HistoryState,
 }
 
 impl Findings {
-    /// Whether a card answers.
-    fn has_card(&self) -> bool {
+    /// Returns whether a GPU responds.
+    fn has_gpu(&self) -> bool {
         self.gpus.iter().any(|gpu| gpu.present)
     }
 }
@@ -100,11 +101,11 @@ const FLAGS: &[Flag<Request>] = &[
 pub const COMMAND: Command = Command {
     name: "doctor",
     summary: "Check drivers and telemetry",
-    about: "Checks what can be read on this machine, and gives the reason for what cannot.",
+    about: "Checks the telemetry of this machine, and explains each missing reading.",
     usage: &["headroom doctor [--data-dir FOLDER] [--json]"],
     options: || shown(FLAGS),
-    notes: "Every reading of every GPU is listed, with its value or the reason why there is none.",
-    exits: &[(0, "a GPU answers"), (1, "no GPU answers")],
+    notes: "Lists every reading of every GPU, with its value or the reason why it is missing.",
+    exits: &[(0, "a GPU responds"), (1, "no GPU responds")],
     examples: &["headroom doctor", "headroom doctor --json"],
     run,
     ..Command::EMPTY
@@ -113,10 +114,10 @@ pub const COMMAND: Command = Command {
 /// Runs the command.
 ///
 /// # Errors
-/// The words cannot be used, the system gives no thread, or standard output cannot be written.
+/// The arguments are invalid, a thread cannot be started, or standard output cannot be written.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, super::Error> {
     let mut request = Request::default();
-    if parse(COMMAND.name, FLAGS, args, &mut request, refuse)? == Parsed::Help {
+    if parse(COMMAND.name, FLAGS, args, &mut request, refuse)? == ParsedArgs::Help {
         return COMMAND.print_help();
     }
     let findings = look(&request)?;
@@ -126,7 +127,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, super::Erro
         report::report(&findings, &Style::of_stdout())
     };
     print::data(&text)?;
-    Ok(if findings.has_card() { Exit::Success } else { Exit::Failure })
+    Ok(if findings.has_gpu() { Exit::Success } else { Exit::Failure })
 }
 
 fn refuse(_: &mut Request, word: Word) -> Result<(), UsageError> {
@@ -137,7 +138,7 @@ fn look(request: &Request) -> Result<Findings, Error> {
     let folder = folders::data(request.data_dir.as_deref());
     let history = match &folder {
         Ok(folder) => Archive::new(folder).state(),
-        Err(error) => HistoryState::Paused { reason: error.to_string(), since_ms: 0 },
+        Err(error) => HistoryState::Paused { reason: Message::plain(error.to_string()), since_ms: 0 },
     };
     let mut findings = Findings {
         schema: SCHEMA,
@@ -152,22 +153,27 @@ fn look(request: &Request) -> Result<Findings, Error> {
     let (sender, observed) = mpsc::channel();
     let options = telemetry::Options { library: None, disk_folder };
     let _sampler = telemetry::start(options, move |observed| {
-        // Nobody listens any more once everything was heard.
+        // Fails once everything was received and the receiver is gone.
         let _ = sender.send(observed);
     })
     .map_err(Error::Start)?;
     let mut slow_moments = 0;
     while slow_moments < SLOW_MOMENTS {
         match observed.recv_timeout(ANSWER_TIME_MAX) {
-            Ok(Observed::Driver(driver)) => findings.driver = driver,
-            Ok(Observed::Inventory(gpus)) => findings.gpus = gpus,
-            Ok(Observed::Telemetry(telemetry)) => findings.telemetry = Some(Arc::unwrap_or_clone(telemetry)),
-            Ok(Observed::Slow(slow)) => {
-                // Only those that come when the driver's state is known say anything of cards.
+            Ok(TelemetryEvent::Driver(driver)) => findings.driver = driver,
+            Ok(TelemetryEvent::Inventory(gpus)) => findings.gpus = gpus,
+            Ok(TelemetryEvent::Telemetry(telemetry)) => findings.telemetry = Some(Arc::unwrap_or_clone(telemetry)),
+            Ok(TelemetryEvent::Slow(slow)) => {
+                // Only moments after the driver's state is known include GPUs.
                 slow_moments += usize::from(findings.driver != DriverState::Starting);
                 findings.slow = Some(slow);
             }
-            Ok(Observed::ClockSet(_) | Observed::CardLost(_) | Observed::CardBack(_) | Observed::Xid { .. }) => {}
+            Ok(
+                TelemetryEvent::ClockSet(_)
+                | TelemetryEvent::GpuLost(_)
+                | TelemetryEvent::GpuRecovered(_)
+                | TelemetryEvent::Xid { .. },
+            ) => {}
             Err(_) => break,
         }
     }

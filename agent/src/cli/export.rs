@@ -1,4 +1,4 @@
-//! `headroom export`: a checkpoint as files that other programs load.
+//! `headroom export`: writes a checkpoint as files for other programs.
 
 use std::{
     collections::BTreeMap,
@@ -7,66 +7,65 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use headroom_kernels::weights::{Form, HALF_MAX, Naming, keys, write_model};
-use headroom_shared::{dtype::Dtype, gpt::presets::GPT2_VOCAB_SIZE, tokenizer::CharTokenizer};
+use headroom_kernels::weights::{FileFormat, HALF_MAX, NamingScheme, keys, write_model};
+use headroom_planner::{dtype::Dtype, gpt::presets::GPT2_VOCAB_SIZE};
+use headroom_tokenizer::CharTokenizer;
 use serde_json::{Map, Value, json};
 use thiserror::Error;
 
 use super::{
     Exit,
-    args::{Flag, Parsed, UsageError, Word, parse, refusal, shown},
+    args::{Flag, InvalidValue, ParsedArgs, UsageError, Word, parse, refusal, shown},
     command::Command,
     print,
     sample::which,
 };
-use crate::{
+use headroom_train::{
+    checkpoint::{self, Checkpoint, CheckpointChoice, CheckpointError, Meta, State, pytorch},
     data::tokenizer::{self, Tokenizer},
-    train::{
-        checkpoint::Which,
-        files::{Disk, is_disk_full, replace},
-        pretrained::{CONFIG_FILE, MODEL_FILE, Pretrained, PretrainedError, TokenizerError},
-    },
+    files::{Disk, is_disk_full, replace},
+    pretrained::{CONFIG_FILE, MODEL_FILE, Pretrained, PretrainedError, TokenizerError},
 };
 
-/// The token that ends a text for GPT-2.
+/// GPT-2's end-of-text token.
 const END_OF_TEXT: u64 = GPT2_VOCAB_SIZE - 1;
 
-/// Why nothing was exported.
+/// Why the export failed.
 #[derive(Debug, Error)]
 pub enum Error {
-    /// The checkpoint.
+    /// The checkpoint cannot be loaded.
     #[error(transparent)]
     Pretrained(#[from] PretrainedError),
-    /// The checkpoint's tokenizer.
+    /// The checkpoint's tokenizer is invalid.
     #[error(transparent)]
     Tokenizer(#[from] TokenizerError),
-    /// Somebody's model is there.
+    /// The output directory already has a model.
     #[error("{} is there already", .file.display())]
     Exists {
-        /// The file.
+        /// Path of the existing file.
         file: PathBuf,
     },
-    /// A weight that has no place in half precision.
+    /// A weight exceeds the range of float16.
     #[error("a weight is {value:e}, and half precision ends at {HALF_MAX}")]
     BeyondHalf {
-        /// The weight.
+        /// Value of the weight.
         value: f32,
     },
-    /// The folder or a file.
+    /// The directory or a file cannot be written.
     #[error("{} cannot be written: {error}", .path.display())]
     Write {
-        /// The file or the folder.
+        /// Path of the file or directory.
         path: PathBuf,
-        /// What the system says.
+        /// What the system reports.
         error: io::Error,
     },
 }
 
 impl Error {
-    /// What to try instead.
+    /// Suggested remedy.
     pub fn hint(&self) -> Option<String> {
         match self {
-            Self::Pretrained(error) => error.hint(),
+            Self::Pretrained(error) => error.hint().map(|hint| hint.to_string()),
             Self::Exists { .. } => Some("name another folder with --out; nothing is overwritten".to_owned()),
             Self::BeyondHalf { .. } => Some("export it with --dtype float32".to_owned()),
             Self::Write { error, .. } if is_disk_full(error) => Some("the disk is full".to_owned()),
@@ -78,17 +77,32 @@ impl Error {
 #[derive(Debug, Default)]
 struct Request {
     ckpt: Option<PathBuf>,
-    which: Which,
-    format: Option<Naming>,
+    which: CheckpointChoice,
+    format: Format,
     half: bool,
     out: Option<PathBuf>,
+}
+
+/// Output format.
+#[derive(Clone, Copy, Debug)]
+enum Format {
+    /// Safetensors with these tensor names.
+    Safetensors(NamingScheme),
+    /// nanoGPT's `ckpt.pt`.
+    Pytorch,
+}
+
+impl Default for Format {
+    fn default() -> Self {
+        Self::Safetensors(NamingScheme::HuggingFace)
+    }
 }
 
 const FLAGS: &[Flag<Request>] = &[
     Flag {
         name: "ckpt",
         value: Some("FOLDER"),
-        doc: "A run's out_dir, a folder with model.safetensors, or such a file",
+        doc: "A run's out_dir, a folder with model.safetensors, or a\nsafetensors file",
         set: |request, path| {
             request.ckpt = Some(path.into());
             Ok(())
@@ -97,7 +111,7 @@ const FLAGS: &[Flag<Request>] = &[
     Flag {
         name: "which",
         value: Some("best|last"),
-        doc: "Of a run's checkpoints, the one with the lowest validation loss,\nor the one saved last [default: best]",
+        doc: "Checkpoint of a run: lowest validation loss, or saved last\n[default: best]",
         set: |request, word| {
             request.which = which(word)?;
             Ok(())
@@ -105,26 +119,27 @@ const FLAGS: &[Flag<Request>] = &[
     },
     Flag {
         name: "format",
-        value: Some("hf|nanogpt"),
-        doc: "hf: what transformers loads as GPT2LMHeadModel, with config.json;\nnanogpt: nanoGPT's names and layout, one file\n[default: hf]",
+        value: Some("hf|nanogpt|ckpt.pt"),
+        doc: "hf: GPT2LMHeadModel of transformers, with config.json; nanogpt:\nnanoGPT's names and layout, as safetensors; ckpt.pt: nanoGPT's own\ncheckpoint for train.py and sample.py, with the optimizer of a run\n[default: hf]",
         set: |request, name| {
-            request.format = Some(match name {
-                "hf" => Naming::HuggingFace,
-                "nanogpt" => Naming::NanoGpt,
-                _ => return Err(format!("{name:?} is neither hf nor nanogpt").into()),
-            });
+            request.format = match name {
+                "hf" => Format::Safetensors(NamingScheme::HuggingFace),
+                "nanogpt" => Format::Safetensors(NamingScheme::NanoGpt),
+                pytorch::FILE => Format::Pytorch,
+                _ => return Err(InvalidValue::not_one_of(name, &["hf", "nanogpt", pytorch::FILE])),
+            };
             Ok(())
         },
     },
     Flag {
         name: "dtype",
         value: Some("float32|float16"),
-        doc: "float16: half the size, each weight rounded to the nearest\n[default: float32]",
+        doc: "Type of the weights; float16 halves the size\n[default: float32]",
         set: |request, name| {
             request.half = match name {
                 "float32" => false,
                 "float16" => true,
-                _ => return Err(format!("{name:?} is neither float32 nor float16").into()),
+                _ => return Err(InvalidValue::not_one_of(name, &["float32", "float16"])),
             };
             Ok(())
         },
@@ -132,7 +147,7 @@ const FLAGS: &[Flag<Request>] = &[
     Flag {
         name: "out",
         value: Some("FOLDER"),
-        doc: "Where to write; a folder that has no model yet",
+        doc: "Output folder; must not contain a model",
         set: |request, path| {
             request.out = Some(path.into());
             Ok(())
@@ -144,14 +159,17 @@ const FLAGS: &[Flag<Request>] = &[
 pub const COMMAND: Command = Command {
     name: "export",
     summary: "Export a checkpoint for other tools",
-    about: "Writes a checkpoint as files that other programs load, and prints their names.",
-    usage: &["headroom export --ckpt FOLDER [--format hf|nanogpt] [--dtype float32|float16] --out FOLDER"],
+    about: "Exports a checkpoint to formats of other programs, and prints the written files.",
+    usage: &["headroom export --ckpt FOLDER [--format hf|nanogpt|ckpt.pt] [--dtype float32|float16] --out FOLDER"],
     options: || shown(FLAGS),
     notes: "\
-A model without biases gets biases of zero in Hugging Face's format, which has no other.
-Its tokenizer becomes a tokenizer.json, which `headroom sample` reads as well.",
+Hugging Face's format requires biases: a model without them gets zeros. The tokenizer
+becomes a tokenizer.json, which `headroom sample` also reads.",
     exits: &[(0, "the files are written"), (1, "the checkpoint cannot be exported, or the folder has a model already")],
-    examples: &["headroom export --ckpt out-shakespeare-char --format hf --out my-gpt"],
+    examples: &[
+        "headroom export --ckpt out-shakespeare-char --format hf --out my-gpt",
+        "headroom export --ckpt out-stories --format ckpt.pt --which last --out out-nanogpt",
+    ],
     run,
     ..Command::EMPTY
 };
@@ -159,16 +177,24 @@ Its tokenizer becomes a tokenizer.json, which `headroom sample` reads as well.",
 /// Runs the command.
 ///
 /// # Errors
-/// The words cannot be used, the checkpoint cannot be read, or the folder not be written.
+/// The arguments are invalid, the checkpoint cannot be read, or the directory cannot be written.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, super::Error> {
     let mut request = Request::default();
-    if parse(COMMAND.name, FLAGS, args, &mut request, refuse)? == Parsed::Help {
+    if parse(COMMAND.name, FLAGS, args, &mut request, refuse)? == ParsedArgs::Help {
         return COMMAND.print_help();
     }
     let needed = |path: Option<PathBuf>, name| path.ok_or(UsageError::MissingValue { name, value: "FOLDER" });
     let (ckpt, out) = (needed(request.ckpt, "ckpt")?, needed(request.out, "out")?);
-    let naming = request.format.unwrap_or(Naming::HuggingFace);
-    let form = Form { naming, half: request.half };
+    let naming = match request.format {
+        Format::Safetensors(naming) => naming,
+        Format::Pytorch if request.half => return Err(UsageError::Exclusive("format ckpt.pt", "dtype float16").into()),
+        Format::Pytorch => {
+            let file = write_pytorch(&ckpt, request.which, &out)?;
+            print::data(&format!("{}\n", file.display()))?;
+            return Ok(Exit::Success);
+        }
+    };
+    let form = FileFormat { naming, half: request.half };
     let model = Pretrained::load(&ckpt, request.which).map_err(Error::from)?;
     let tokenizer = model.tokenizer().map_err(Error::from)?;
     let files = write(&model, tokenizer.as_ref(), form, &out)?;
@@ -181,8 +207,40 @@ fn refuse(_: &mut Request, word: Word) -> Result<(), UsageError> {
     Err(refusal(COMMAND.name, FLAGS, word))
 }
 
-/// Writes the files, the weights last: a folder that has them is complete.
-fn write(model: &Pretrained, tokenizer: Option<&Tokenizer>, form: Form, out: &Path) -> Result<Vec<PathBuf>, Error> {
+/// Writes nanoGPT's checkpoint: the full state of a run, or for plain weights the state of a new run.
+fn write_pytorch(ckpt: &Path, which: CheckpointChoice, out: &Path) -> Result<PathBuf, Error> {
+    let of_run = if ckpt.is_dir() { checkpoint::chosen(ckpt, which) } else { Some(ckpt.to_path_buf()) };
+    let loaded = of_run.map(|path| checkpoint::load(&path)).unwrap_or_else(|| checkpoint::load(ckpt));
+    let checkpoint = match loaded {
+        Ok(checkpoint) => checkpoint,
+        Err(CheckpointError::NotOurs { .. } | CheckpointError::NotFound { .. }) => {
+            let Pretrained { config: gpt, params, .. } = Pretrained::load(ckpt, which)?;
+            let meta = Meta { gpt, config: Map::new(), state: State::default(), tokenizer: None };
+            Checkpoint { meta, params, exp_avg: vec![], exp_avg_sq: vec![] }
+        }
+        Err(error) => return Err(PretrainedError::from(error).into()),
+    };
+    let file = out.join(pytorch::FILE);
+    if file.exists() {
+        return Err(Error::Exists { file });
+    }
+    let failed = |path: &Path| {
+        let path = path.to_path_buf();
+        |error| Error::Write { path, error }
+    };
+    fs::create_dir_all(out).map_err(failed(out))?;
+    let written = replace(&Disk(out.to_path_buf()), pytorch::FILE, |file| pytorch::write(file, &checkpoint));
+    written.map_err(failed(&file))?;
+    Ok(file)
+}
+
+/// Writes the files, weights last, so a directory with weights is complete.
+fn write(
+    model: &Pretrained,
+    tokenizer: Option<&Tokenizer>,
+    form: FileFormat,
+    out: &Path,
+) -> Result<Vec<PathBuf>, Error> {
     let naming = form.naming;
     if form.half
         && let Some(&value) = model.params.iter().find(|value| value.abs() > HALF_MAX)
@@ -190,7 +248,7 @@ fn write(model: &Pretrained, tokenizer: Option<&Tokenizer>, form: Form, out: &Pa
         return Err(Error::BeyondHalf { value });
     }
     let mut texts = Vec::new();
-    if naming == Naming::HuggingFace {
+    if naming == NamingScheme::HuggingFace {
         texts.push((CONFIG_FILE, config_json(model, tokenizer, form.half)));
         if let Some((tokenizer, config)) = tokenizer.and_then(tokenizer_files) {
             texts.push(("tokenizer.json", tokenizer));
@@ -218,12 +276,12 @@ fn write(model: &Pretrained, tokenizer: Option<&Tokenizer>, form: Form, out: &Pa
     Ok(files)
 }
 
-/// What a file under nanoGPT's names says beside its tensors: what they do not, and this program reads back.
-fn metadata(model: &Pretrained, tokenizer: Option<&Tokenizer>, naming: Naming) -> BTreeMap<String, String> {
+/// Metadata of a file with nanoGPT's tensor names: facts that the tensors lack and that this program reads back.
+fn metadata(model: &Pretrained, tokenizer: Option<&Tokenizer>, naming: NamingScheme) -> BTreeMap<String, String> {
     let mut metadata = BTreeMap::new();
-    if naming == Naming::NanoGpt {
+    if naming == NamingScheme::NanoGpt {
         metadata.insert(keys::HEADROOM.to_owned(), "1".to_owned());
-        // The config's fields are nanoGPT's `model_args`.
+        // The config's fields match nanoGPT's `model_args`.
         metadata.insert(keys::MODEL_ARGS.to_owned(), json!(model.config).to_string());
         if let Some(tokenizer) = tokenizer.and_then(Tokenizer::kept) {
             metadata.insert(keys::TOKENIZER.to_owned(), json!(tokenizer).to_string());
@@ -232,7 +290,7 @@ fn metadata(model: &Pretrained, tokenizer: Option<&Tokenizer>, naming: Naming) -
     metadata
 }
 
-/// `GPT2Config` of transformers. Its activation is the exact GELU, as nanoGPT's is; OpenAI's own says gelu_new.
+/// `GPT2Config` of transformers. The activation is the exact GELU, as in nanoGPT; OpenAI's own config has gelu_new.
 fn config_json(model: &Pretrained, tokenizer: Option<&Tokenizer>, half: bool) -> Value {
     let config = &model.config;
     let dtype = if half { Dtype::Float16 } else { Dtype::Float32 };
@@ -263,8 +321,8 @@ fn config_json(model: &Pretrained, tokenizer: Option<&Tokenizer>, half: bool) ->
     })
 }
 
-/// A tokenizer as Hugging Face's `tokenizer.json` and `tokenizer_config.json`; `None` for one that another program made,
-/// whose own files say more of it.
+/// A tokenizer as Hugging Face's `tokenizer.json` and `tokenizer_config.json`. `None` for a tokenizer of another
+/// program, whose own files are more complete.
 fn tokenizer_files(tokenizer: &Tokenizer) -> Option<(Value, Value)> {
     const CLASS: &str = "PreTrainedTokenizerFast";
     match tokenizer {
@@ -278,7 +336,7 @@ fn tokenizer_files(tokenizer: &Tokenizer) -> Option<(Value, Value)> {
     }
 }
 
-/// A tokenizer of Hugging Face with a token a character: byte pair encoding without a pair.
+/// Hugging Face tokenizer with one token per character: byte pair encoding without merges.
 fn char_json(chars: &CharTokenizer) -> Value {
     let vocab: Map<String, Value> =
         chars.vocab().iter().enumerate().map(|(id, char)| (char.to_string(), json!(id))).collect();
@@ -305,13 +363,13 @@ fn char_json(chars: &CharTokenizer) -> Value {
     })
 }
 
-/// What there is to know of what was written.
-fn said(model: &Pretrained, tokenizer: Option<&Tokenizer>, naming: Naming, out: &Path) -> String {
+/// Notes on the exported files.
+fn said(model: &Pretrained, tokenizer: Option<&Tokenizer>, naming: NamingScheme, out: &Path) -> String {
     let mut text = String::new();
     for note in &model.notes {
         text.push_str(&format!("{note}\n"));
     }
-    if naming == Naming::HuggingFace {
+    if naming == NamingScheme::HuggingFace {
         text.push_str(match tokenizer {
             Some(Tokenizer::Char(_) | Tokenizer::Gpt2) => "",
             Some(Tokenizer::Bpe(_)) => "no tokenizer was written: copy the files of the one beside the weights\n",

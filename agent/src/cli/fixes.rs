@@ -1,18 +1,17 @@
-//! What to change, for a person: what suffices, best first; what helps without sufficing; and the bounds.
+//! Formats fixes for the terminal: sufficient ones, best first; helpful but insufficient ones; and the bounds.
 
-use headroom_shared::{
+use headroom_planner::{
     advice::{Advice, BatchSizes, ByHand, Change, Fix},
     plan::Plan,
-    text,
-    units::human_size,
 };
+use headroom_text::{self as text, units::human_size};
 
 use crate::cli::style::{Ink, Style};
 
-/// More than these nobody reads.
+/// Limit of listed fixes.
 const MAX_FIXES: usize = 5;
 
-/// The section, where there is something to say.
+/// Formats the section, if there is anything to report.
 pub fn fixes(plan: &Plan, advice: &Advice, style: &Style) -> Option<String> {
     if plan.fits {
         return Some(batch_sizes(&advice.batch_sizes, style));
@@ -23,11 +22,11 @@ pub fn fixes(plan: &Plan, advice: &Advice, style: &Style) -> Option<String> {
         text.push_str(&enough_row(index + 1, fix, plan, style));
     }
     if !advice.keeps_model() {
-        let card = advice.smallest_card.map_or_else(
-            || "No change makes it fit on this card, and it fits on none of the table as it is.".to_owned(),
-            |card| format!("No change makes it fit on this card. The smallest one it fits on as it is: {}.", card.name),
+        let gpu = advice.smallest_gpu.map_or_else(
+            || "No change that keeps the model makes it fit on this GPU, and it fits on no known GPU unchanged.".to_owned(),
+            |gpu| format!("No change that keeps the model makes it fit on this GPU. The smallest GPU that fits it unchanged: {}.", gpu.name),
         );
-        text.push_str(&style.wrapped(&card, 0));
+        text.push_str(&style.wrapped(&gpu, 0));
     }
     if !not_enough.is_empty() {
         text.push_str(&style.paint(Ink::Quiet, "these help, and are not enough alone"));
@@ -41,11 +40,11 @@ pub fn fixes(plan: &Plan, advice: &Advice, style: &Style) -> Option<String> {
     Some(text)
 }
 
-/// The largest batch that fits, and what is known of larger ones.
+/// Largest batch that fits, and remarks on larger ones.
 fn batch_sizes(sizes: &BatchSizes, style: &Style) -> String {
     let largest = match (sizes.largest, sizes.may_fit.is_empty()) {
         (Some(largest), _) => format!("The largest batch_size that fits, all else unchanged: {largest}."),
-        (None, false) => text::english().word(text::NO_SURE_BATCH).to_owned(),
+        (None, false) => headroom_languages::english().word(text::NO_SURE_BATCH).to_owned(),
         (None, true) => "With nothing else changed, not even batch_size 1 fits.".to_owned(),
     };
     let more = sizes.more().into_iter().map(|sentence| style.wrapped(&sentence.to_string(), 0));
@@ -59,7 +58,7 @@ fn enough_row(rank: usize, fix: &Fix, plan: &Plan, style: &Style) -> String {
     let head = format!("{rank}  {}", arguments(fix, plan));
     let body = format!("{effect}{time}, {left} left: {}", fix.note());
     let mut text = style.paint(Ink::Fits, style.wrapped(&head, 0).trim_end()) + "\n" + &style.wrapped(&body, 3);
-    // Code is copied, so it is not wrapped.
+    // Code is meant for copying, so it is not wrapped.
     for change in &fix.changes {
         if let Some(ByHand::Code(code)) = change.by_hand() {
             code.lines().for_each(|line| text.push_str(&format!("   {}\n", style.paint(Ink::Quiet, line))));
@@ -68,8 +67,8 @@ fn enough_row(rank: usize, fix: &Fix, plan: &Plan, style: &Style) -> String {
     text
 }
 
-/// The fix as train.py takes it; behind it what train.py has no key for, with the option that plans it, and the variable it
-/// may need.
+/// A fix as arguments of train.py, followed by changes without a key, with the option to plan them, and the environment
+/// variable if needed.
 fn arguments(fix: &Fix, plan: &Plan) -> String {
     let mut words = Vec::new();
     for change in &fix.changes {

@@ -1,31 +1,29 @@
-//! `headroom gpus`: the cards that are known, as a table or as JSON.
+//! `headroom gpus`: the known GPUs, as a table or as JSON.
 
 use std::ffi::OsString;
 
-use headroom_shared::{
-    hardware::{ComputeCapability, Device, Provenance, devices},
-    units::human_size,
-};
+use headroom_planner::hardware::{ComputeCapability, Device, Provenance, devices, find, search};
+use headroom_text::units::human_size;
 use serde::Serialize;
 
 use super::{
     Error, Exit,
-    args::{Flag, Parsed, UsageError, Word, parse, refusal, shown},
-    command::Command,
+    args::{Flag, ParsedArgs, UsageError, Word, parse, refusal, shown},
+    command::{Command, Words},
     print,
     style::{Ink, Style},
 };
 
-/// The schema's number.
+/// Version of the JSON schema.
 const SCHEMA: u32 = 1;
 
-/// Below this the beginning of a source says nothing, and the column is left out.
+/// Minimum width of the source column; if narrower, the column is omitted.
 const SOURCE_COLUMNS_MIN: usize = 16;
 
 const FLAGS: &[Flag<Request>] = &[Flag {
     name: "json",
     value: None,
-    doc: "Print the cards as JSON, schema 1, with the rates and every source",
+    doc: "Print the GPUs as JSON, schema 1, with rates and sources",
     set: |request, _| {
         request.json = true;
         Ok(())
@@ -35,9 +33,11 @@ const FLAGS: &[Flag<Request>] = &[Flag {
 #[derive(Debug, Default)]
 struct Request {
     json: bool,
+    /// Search words, separated by spaces. Empty for all GPUs.
+    search: String,
 }
 
-/// What is printed as JSON.
+/// JSON output.
 #[derive(Debug, Serialize)]
 struct Document {
     schema: u32,
@@ -48,7 +48,7 @@ struct Document {
 struct Row {
     name: &'static str,
     total_bytes: u64,
-    /// measured or estimated.
+    /// `measured` or `estimated`.
     total_basis: &'static str,
     total_source: &'static str,
     compute_capability: ComputeCapability,
@@ -85,14 +85,16 @@ impl From<&'static Device> for Row {
 pub const COMMAND: Command = Command {
     name: "gpus",
     summary: "List known GPUs",
-    about: "Lists the GPUs that `headroom plan --gpu NAME` knows.",
-    usage: &["headroom gpus [--json]"],
+    about: "Lists the GPUs that `headroom plan --gpu NAME` knows, or those that match SEARCH.",
+    usage: &["headroom gpus [SEARCH …] [--json]"],
+    arguments: "  SEARCH  Parts of a name or a size such as 24GB, in any order; ignores spaces and case",
     options: || shown(FLAGS),
+    words: Words::Name,
     notes: "\
-Looser spellings work too: rtx4070, \"NVIDIA GeForce RTX 4070\", \"A100 80GB\".
-\"memory\" is what CUDA reports as the GPU's total, which is less than the size on the box.",
-    exits: &[(0, "the GPUs are listed")],
-    examples: &["headroom gpus", "headroom gpus --json"],
+Other spellings also match: rtx4070, \"NVIDIA GeForce RTX 4070\", \"A100 80GB\".
+\"memory\" is the total that CUDA reports, which is less than the advertised size.",
+    exits: &[(0, "the GPUs are listed"), (1, "no GPU matches")],
+    examples: &["headroom gpus", "headroom gpus 4070ti", "headroom gpus 24GB laptop", "headroom gpus --json"],
     run,
     ..Command::EMPTY
 };
@@ -100,39 +102,58 @@ Looser spellings work too: rtx4070, \"NVIDIA GeForce RTX 4070\", \"A100 80GB\".
 /// Runs the command.
 ///
 /// # Errors
-/// The words cannot be used, or standard output cannot be written.
+/// The arguments are invalid, or standard output cannot be written.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, Error> {
     let mut request = Request::default();
-    let text = match parse(COMMAND.name, FLAGS, args, &mut request, refuse)? {
-        Parsed::Help => return COMMAND.print_help(),
-        Parsed::Taken if request.json => json()?,
-        Parsed::Taken => table(&Style::of_stdout()),
+    if parse(COMMAND.name, FLAGS, args, &mut request, take_word)? == ParsedArgs::Help {
+        return COMMAND.print_help();
+    }
+    // All GPUs are listed in the order of the table.
+    let gpus: Vec<&'static Device> = match &*request.search {
+        "" => devices().iter().collect(),
+        words => search(words).into_iter().map(|(_, device)| device).collect(),
     };
-    print::data(&text)?;
+    if gpus.is_empty() {
+        let suggested = find(&request.search).err().map(|unknown| unknown.suggestions().join(", "));
+        let hint = suggested.filter(|names| !names.is_empty());
+        let hint =
+            hint.map_or_else(|| "`headroom gpus` lists all GPUs".to_owned(), |names| format!("did you mean {names}?"));
+        print::error(&format!("headroom: no GPU matches {:?}\n\nhint: {hint}\n", request.search));
+        return Ok(Exit::Failure);
+    }
+    print::data(&if request.json { json(&gpus)? } else { table(&gpus, &Style::of_stdout()) })?;
     Ok(Exit::Success)
 }
 
-fn refuse(_: &mut Request, word: Word) -> Result<(), UsageError> {
-    Err(refusal(COMMAND.name, FLAGS, word))
+fn take_word(request: &mut Request, word: Word) -> Result<(), UsageError> {
+    match word {
+        Word::Plain(word) => {
+            let separator = if request.search.is_empty() { "" } else { " " };
+            request.search.push_str(separator);
+            request.search.push_str(&word.into_string().map_err(UsageError::NotUnicode)?);
+            Ok(())
+        }
+        other => Err(refusal(COMMAND.name, FLAGS, other)),
+    }
 }
 
-fn json() -> Result<String, super::plan::Error> {
-    let document = Document { schema: SCHEMA, gpus: devices().iter().map(Row::from).collect() };
+fn json(gpus: &[&'static Device]) -> Result<String, super::plan::Error> {
+    let document = Document { schema: SCHEMA, gpus: gpus.iter().copied().map(Row::from).collect() };
     Ok(serde_json::to_string_pretty(&document)? + "\n")
 }
 
-fn table(style: &Style) -> String {
-    let name_columns = devices().iter().map(|device| device.name.len()).max().unwrap_or(0);
+fn table(gpus: &[&Device], style: &Style) -> String {
+    let name_columns = gpus.iter().map(|device| device.name.len()).max().unwrap_or(0);
     let line = |name: &str, memory: &str, basis: &str, cc: &str, sm: &str, rate: &str| {
         format!("{name:name_columns$}  {memory:>10}  {basis:9}  {cc:>4}  {sm:>3}  {rate:>6}")
     };
-    let heading = line("card", "memory", "", "cc", "SMs", "GB/s");
+    let heading = line("GPU", "memory", "", "cc", "SMs", "GB/s");
     let room = style.columns.map_or(usize::MAX, |columns| columns.saturating_sub(heading.len() + 2));
     let with_source = |line: String, source: &str| {
         if room < SOURCE_COLUMNS_MIN { line } else { format!("{line}  {}", style.shortened(source, room)) }
     };
     let mut text = style.paint(Ink::Heading, &with_source(heading, "source")) + "\n";
-    for device in devices() {
+    for device in gpus.iter().copied() {
         let sm = device.sm_count.map_or_else(String::new, |number| number.to_string());
         let rate = device.bandwidth_gb_per_second().map_or_else(String::new, |rate| format!("{rate:.0}"));
         let cc = device.compute_capability.to_string();

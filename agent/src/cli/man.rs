@@ -1,7 +1,7 @@
-//! `headroom man`: the manual, a page a command, made of the same tables as parser and help.
+//! `headroom man`: manual pages, one per command, generated from the tables of parser and help.
 //!
-//! Escaping and macros are the roff crate's. clap_mangen builds on it too, but has no place for several usages, exit
-//! statuses and examples, and its usage of a command with forty settings fills a screen.
+//! The roff crate provides escaping and macros. clap_mangen builds on it too, but does not support several usages, exit
+//! statuses and examples. Its usage of a command with forty settings fills a screen.
 
 use std::{
     ffi::OsString,
@@ -14,20 +14,20 @@ use thiserror::Error;
 
 use super::{
     Exit, ROOT,
-    args::{Flag, PROGRAM, Parsed, Shown, Word, parse, refusal, shown},
+    args::{Flag, OptionHelp, PROGRAM, ParsedArgs, Word, parse, refusal, shown},
     command::{Command, Words},
     find, print,
 };
 
-/// Why there is no page.
+/// Why no page was written.
 #[derive(Debug, Error)]
 pub enum Error {
-    /// The folder or a file in it.
+    /// The directory or a file in it cannot be written.
     #[error("cannot write {}: {error}", .path.display())]
     Write {
-        /// Which.
+        /// Path of the file or directory.
         path: PathBuf,
-        /// What the system says.
+        /// What the system reports.
         error: io::Error,
     },
 }
@@ -55,7 +55,7 @@ struct Request {
 const FLAGS: &[Flag<Request>] = &[Flag {
     name: "out",
     value: Some("FOLDER"),
-    doc: "Write every page into this folder, which is created if it is missing",
+    doc: "Write all manual pages into this folder; create it if needed",
     set: |request, folder| {
         request.out = Some(folder.into());
         Ok(())
@@ -71,7 +71,7 @@ fn run(args: Vec<OsString>) -> Result<Exit, super::Error> {
         }
         other => Err(refusal(COMMAND.name, FLAGS, other)),
     };
-    if parse(COMMAND.name, FLAGS, args, &mut request, take)? == Parsed::Help {
+    if parse(COMMAND.name, FLAGS, args, &mut request, take)? == ParsedArgs::Help {
         return COMMAND.print_help();
     }
     match request.out {
@@ -81,7 +81,7 @@ fn run(args: Vec<OsString>) -> Result<Exit, super::Error> {
     Ok(Exit::Success)
 }
 
-/// Writes every page and gives their names, a line each.
+/// Writes every page. Returns their paths, one per line.
 fn write(folder: &Path) -> Result<String, Error> {
     let failed = |path: &Path| {
         let path = path.to_owned();
@@ -97,7 +97,7 @@ fn write(folder: &Path) -> Result<String, Error> {
     Ok(written)
 }
 
-/// `headroom-runs-export`.
+/// Title of a page, such as `headroom-runs-export`.
 fn title(command: &Command) -> String {
     command.full_name().replace(' ', "-")
 }
@@ -157,7 +157,7 @@ fn page(command: &Command) -> String {
     roff.render()
 }
 
-/// A summary in the middle of a line.
+/// A summary in lower case, for the middle of a line.
 fn lower(summary: &str) -> String {
     let mut chars = summary.chars();
     chars.next().map_or_else(String::new, |first| first.to_lowercase().chain(chars).collect())
@@ -167,7 +167,7 @@ fn heading(roff: &mut Roff, name: &str) {
     roff.control("SH", [name]);
 }
 
-/// Text whose lines and blanks stay as they are.
+/// Adds text with its line breaks and spaces.
 fn verbatim(roff: &mut Roff, text: &str) {
     roff.control("nf", []);
     for line in text.lines() {
@@ -176,7 +176,7 @@ fn verbatim(roff: &mut Roff, text: &str) {
     roff.control("fi", []);
 }
 
-fn option_line(option: &Shown) -> Vec<Inline> {
+fn option_line(option: &OptionHelp) -> Vec<Inline> {
     let mut line = Vec::new();
     if let Some(letter) = option.short() {
         line.extend([bold(format!("-{letter}")), roman(", ")]);
@@ -192,7 +192,7 @@ fn option_line(option: &Shown) -> Vec<Inline> {
 mod tests {
     use super::*;
 
-    /// The text of a page, without macros, fonts and escapes.
+    /// Text of a page without macros, fonts and escapes.
     fn plain(page: &str) -> String {
         page.replace("\\fB", "")
             .replace("\\fI", "")

@@ -1,4 +1,4 @@
-//! How a person is invited to pair a device: a link, and a picture of it for a phone.
+//! Invitation to pair a device: a link, and a QR code for phones.
 
 use std::io::IsTerminal;
 
@@ -6,29 +6,29 @@ use qrcode::{EcLevel, QrCode, render::unicode::Dense1x2};
 
 use super::style::Style;
 
-/// Where the page is, and what a device has to bring.
+/// Address of the page, and the pairing code.
 #[derive(Clone, Copy, Debug)]
 pub struct Invitation<'a> {
-    /// For this machine's browser.
+    /// Link for a browser on this machine.
     pub link: &'a str,
-    /// For other machines, where one can reach the page.
+    /// Link for other machines, if the page is reachable from there.
     pub far_link: Option<&'a str>,
-    /// Good once.
+    /// One-time pairing code.
     pub code: &'a str,
 }
 
 impl Invitation<'_> {
-    /// The link for this machine.
+    /// Pairing link for this machine.
     pub fn here(&self) -> String {
         self.pair(self.link)
     }
 
-    /// What stands behind `#` never leaves the browser by itself: no server and no log sees it.
+    /// Pairing link. Browsers do not send the part after `#`, so no server or log receives the code.
     fn pair(&self, link: &str) -> String {
         format!("{link}rig#pair={}", self.code)
     }
 
-    /// For a phone: the picture of the link where a terminal can show it, and in any case how to get there.
+    /// Instructions for a phone, with a QR code if `draws`.
     pub fn for_phones(&self, draws: bool) -> String {
         let Some(far_link) = self.far_link else {
             return "a phone cannot reach this: `headroom serve --help` says how it could\n".to_owned();
@@ -39,12 +39,12 @@ impl Invitation<'_> {
     }
 }
 
-/// Whether a picture of half blocks would be seen.
+/// Whether the terminal can display a QR code of half blocks.
 pub fn draws() -> bool {
     std::io::stderr().is_terminal() && Style::of_stdout().unicode
 }
 
-/// Light on dark, as most terminals are; cameras read it either way.
+/// QR code, light on dark for common terminals. Cameras accept either polarity.
 fn picture(link: &str) -> Option<String> {
     let code = QrCode::with_error_correction_level(link, EcLevel::L).ok()?;
     let blocks =
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_code_stands_behind_the_hash() {
+    fn pairing_code_follows_hash() {
         let invitation = Invitation { link: "http://127.0.0.1:8420/", far_link: None, code: "abc" };
         assert_eq!(invitation.here(), "http://127.0.0.1:8420/rig#pair=abc");
         assert!(invitation.for_phones(true).contains("cannot reach"));

@@ -1,7 +1,9 @@
-//! `headroom plan`: a run as it would be started, planned for one card.
+//! `headroom plan`: predicts the memory of a run on one GPU.
 //!
-//! [`options`] reads the words and [`report`] draws the answer; here are the files, the problems and the exit status.
+//! [`options`] parses the arguments and [`report`] formats the answer. This module reads the files, prints problems and
+//! selects the exit status.
 
+mod code_comments;
 pub mod options;
 mod report;
 
@@ -10,66 +12,89 @@ use std::{
     ffi::{OsStr, OsString},
     fs::File,
     io::{self, Read},
+    path::Path,
 };
 
-use headroom_shared::{
+use headroom_planner::{
     advice::advise,
     link::encode,
-    nanogpt::{MAX_SOURCE_BYTES, MAX_SOURCES, Problem, Settings, Severity, Source, stock},
+    nanogpt::{Format, MAX_SOURCE_BYTES, MAX_SOURCES, Problem, Settings, Severity, Source, recognize, stock},
     plan::{Plan, PlanError, plan},
-    session::{Finding, Resolved, resolve},
-    text,
+    session::{Finding, ResolvedSession, resolve},
 };
+use headroom_text::{self as text, Text};
 use thiserror::Error;
 
 use super::{
     Exit,
-    args::{Parsed, UsageError, nearest, parse_with},
-    meant, print,
+    args::{Flag, ParsedArgs, UsageError, among, nearest, parse_with},
+    print,
     style::Style,
+    suggestions,
 };
-use crate::{train::keys::stops_nanogpt, utf8::NotText};
+use headroom_agent_core::utf8::NotText;
+use headroom_train::keys::stops_nanogpt;
 pub use options::COMMAND;
-use options::{EVAL_BATCH_SIZE, FLAGS, Given, Request, is_value, take_word};
+use options::{EVAL_BATCH_SIZE, FLAGS, NanogptArgument, Request, is_value, take_word};
 
-/// Where `headroom serve` answers unless told otherwise; a link opens there.
+/// Default address of `headroom serve`, for links.
 const PAGE: &str = "http://127.0.0.1:8420/";
 
 /// Why there is no plan.
 #[derive(Debug, Error)]
 pub enum Error {
-    /// A config file.
+    /// A config file cannot be read.
     #[error("{name}: {error}")]
     Unreadable {
-        /// As given.
+        /// Name as given.
         name: String,
-        /// What the system says.
+        /// What the system reports.
         error: io::Error,
     },
-    /// A config file that Python would not read either.
+    /// A config file is longer than any source that is read.
+    #[error("cannot read {name}: it is longer than {} MB", MAX_SOURCE_BYTES / 1_000_000)]
+    TooLong {
+        /// Name as given.
+        name: String,
+    },
+    /// A config file has another format, such as YAML.
+    #[error("{name}: {message}")]
+    Format {
+        /// Name as given.
+        name: String,
+        /// Which format it is.
+        message: Text,
+        /// How to write its settings.
+        hint: Option<Text>,
+    },
+    /// A config file is not UTF-8, so Python would reject it too.
     #[error("{0}, and Python stops here")]
     NotText(NotText),
-    /// More than is read, and far more than a command line of nanoGPT has.
+    /// Too many sources, far more than a nanoGPT command line has.
     #[error("{count} config files and settings; at most {MAX_SOURCES} are read")]
     TooMany {
-        /// How many were given.
+        /// Number of sources.
         count: usize,
     },
-    /// Beyond any card.
+    /// The run exceeds any GPU.
     #[error(transparent)]
     Plan(#[from] PlanError),
-    /// A plan that JSON cannot hold.
+    /// The plan cannot be serialized as JSON.
     #[error("the plan cannot be written as JSON: {0}")]
     Json(#[from] serde_json::Error),
 }
 
 impl Error {
-    /// What to try instead.
+    /// Suggested remedy.
     pub fn hint(&self) -> Option<String> {
         match self {
-            Self::Unreadable { error, .. } if error.kind() == io::ErrorKind::NotFound => {
-                Some("paths start from the folder you are in; a setting is written --key=value".to_owned())
+            Self::Unreadable { name, error } if error.kind() == io::ErrorKind::NotFound => {
+                meant_config(name).or_else(|| {
+                    Some("paths start from the folder you are in; a setting is written --key=value".to_owned())
+                })
             }
+            Self::Format { hint, .. } => hint.as_ref().map(ToString::to_string),
+            Self::TooLong { .. } => Some("give a config of nanoGPT, which has a few lines of Python".to_owned()),
             Self::NotText(error) => Some(error.hint()),
             Self::Plan(_) => Some("is a number in the config larger than meant?".to_owned()),
             _ => None,
@@ -80,20 +105,27 @@ impl Error {
 /// Runs the command.
 ///
 /// # Errors
-/// The words cannot be used, a config file cannot be read, or there is nothing to plan.
+/// The arguments are invalid, a config file cannot be read, or the run cannot be planned.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, super::Error> {
     let mut request = Request::default();
     let takes = |key: &str, word: &OsStr| is_value(key, word, EVAL_BATCH_SIZE);
-    if parse_with(COMMAND.name, FLAGS, args, &mut request, take_word, takes)? == Parsed::Help {
+    if parse_with(COMMAND.name, FLAGS, args, &mut request, take_word, takes)? == ParsedArgs::Help {
         return COMMAND.print_help();
     }
     if request.json && request.link {
         return Err(UsageError::Exclusive("json", "link").into());
     }
-    if request.options.vram_bytes.is_some() && !request.names_gpu {
-        request.options.gpu.clear();
+    if !request.names_gpu {
+        match (request.options.vram_bytes, request.given.iter().find_map(gpu_of_plan)) {
+            (None, Some((gpu, vram_bytes))) => {
+                (request.options.gpu, request.options.vram_bytes) = (gpu, vram_bytes);
+            }
+            (Some(_), _) => request.options.gpu.clear(),
+            (None, None) => {}
+        }
     }
-    let resolved = resolve(&sources_or_stock(&request.given)?, &request.options);
+    let sources = sources_or_stock(&request.given)?;
+    let resolved = resolve(&sources, &request.options);
     let problems = problems(&resolved);
     let Some(asked) = resolved.request.clone().filter(|_| !problems.iter().any(stops_nanogpt)) else {
         print::error(
@@ -102,28 +134,46 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, super::Erro
         return Ok(Exit::Usage);
     };
     let plan = plan(asked).map_err(Error::from)?;
-    // The answer first, also where both streams end on one screen.
+    // The answer comes first, also if both streams go to one terminal.
     print::data(&answer(&request, &resolved, &plan)?)?;
     print::note(&said(&problems, &resolved.settings));
+    print::note(&code_comments::notes(&sources, &plan.request.train));
     if request.json || request.link {
         print::note(&findings(&resolved, |_| true));
     }
     Ok(if plan.fits { Exit::Success } else { Exit::Failure })
 }
 
-fn answer(request: &Request, resolved: &Resolved, plan: &Plan) -> Result<String, Error> {
+fn answer(request: &Request, resolved: &ResolvedSession, plan: &Plan) -> Result<String, Error> {
     if request.link {
         return Ok(format!("{PAGE}#{}\n", encode(&resolved.settings, &request.options)));
     }
     let advice = advise(&resolved.settings, &request.options, plan);
     if request.json {
-        return Ok(serde_json::to_string_pretty(&plan.document(&resolved.config, &advice, text::english()))? + "\n");
+        return Ok(serde_json::to_string_pretty(&plan.document(
+            &resolved.config,
+            &advice,
+            headroom_languages::english(),
+        ))? + "\n");
     }
     Ok(report::report(plan, &advice, &resolved.findings, &Style::of_stdout()))
 }
 
-/// The config files, read, and the settings. A stock config of nanoGPT's that is not on disk is taken by its name.
-pub fn sources_or_stock(given: &[Given]) -> Result<Vec<Source>, Error> {
+/// Suggestion for a config that does not exist: a stock config of nanoGPT with a similar name, or the arguments alone
+/// where a whole command is given.
+fn meant_config(name: &str) -> Option<String> {
+    let base = name.rsplit(['/', '\\']).next().unwrap_or_default();
+    if base.starts_with("python") || base.starts_with("torchrun") {
+        return Some("give the arguments of train.py alone, as in `headroom plan CONFIG.py --batch_size=8`".to_owned());
+    }
+    let stem = |file: &'static str| file.trim_end_matches(".py");
+    let (mut stems, base) = (stock::STOCK.iter().map(|stock| stem(stock.name)), base.trim_end_matches(".py"));
+    let near = stems.clone().find(|stem| *stem == base).or_else(|| among(stems.by_ref(), base))?;
+    Some(format!("did you mean config/{near}.py?"))
+}
+
+/// Reads the config files and settings. A stock config of nanoGPT that is not on disk is taken by its name.
+pub fn sources_or_stock(given: &[NanogptArgument]) -> Result<Vec<Source>, Error> {
     let mut all = Vec::new();
     for one in given {
         match stock_name(one) {
@@ -134,70 +184,99 @@ pub fn sources_or_stock(given: &[Given]) -> Result<Vec<Source>, Error> {
     if all.len() > MAX_SOURCES { Err(Error::TooMany { count: all.len() }) } else { Ok(all) }
 }
 
-/// The name of a stock config that is not on disk. A file that is there always wins.
-fn stock_name(given: &Given) -> Option<&str> {
-    let Given::Config(path) = given else { return None };
+/// GPU and memory of a plan that is given as JSON.
+fn gpu_of_plan(given: &NanogptArgument) -> Option<(String, Option<u64>)> {
+    let NanogptArgument::Config(path) = given else { return None };
+    let is_json = Path::new(path).extension().is_some_and(|ending| ending == "json");
+    let text = is_json.then(|| read_limited(path).ok()).flatten()?;
+    let text = String::from_utf8(text).ok()?;
+    match recognize(&text)? {
+        Format::Plan { gpu, vram_bytes, .. } if !gpu.is_empty() || vram_bytes.is_some() => Some((gpu, vram_bytes)),
+        _ => None,
+    }
+}
+
+/// Name of a stock config that is not on disk. An existing file takes precedence.
+fn stock_name(given: &NanogptArgument) -> Option<&str> {
+    let NanogptArgument::Config(path) = given else { return None };
     let is_missing = || matches!(File::open(path), Err(error) if error.kind() == io::ErrorKind::NotFound);
     path.to_str().filter(|name| stock::find(name).is_some() && is_missing())
 }
 
-/// The config files, read, and the settings.
-pub fn sources(given: &[Given]) -> Result<Vec<Source>, Error> {
+/// Reads the config files and settings.
+pub fn sources(given: &[NanogptArgument]) -> Result<Vec<Source>, Error> {
     if given.len() > MAX_SOURCES {
         return Err(Error::TooMany { count: given.len() });
     }
     given
         .iter()
         .map(|given| match given {
-            Given::Config(path) => read_config(path),
-            Given::Setting(text) => Ok(Source::Override { text: text.clone() }),
+            NanogptArgument::Config(path) => read_config(path),
+            NanogptArgument::Setting(text) => Ok(Source::Override { text: text.clone() }),
         })
         .collect()
 }
 
+/// Reads a file up to one byte over the limit of a source. That suffices to reject it, and bounds endless files such as
+/// `/dev/zero`.
+fn read_limited(path: &OsStr) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(MAX_SOURCE_BYTES as u64 + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
 fn read_config(path: &OsStr) -> Result<Source, Error> {
     let name = path.to_string_lossy().into_owned();
-    // One byte over the limit is enough for the reader to refuse the file, and /dev/zero ends.
-    let limit = MAX_SOURCE_BYTES as u64 + 1;
-    let mut bytes = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(limit).read_to_end(&mut bytes));
-    if let Err(error) = read {
-        return Err(Error::Unreadable { name, error });
+    let bytes = match read_limited(path) {
+        Ok(bytes) => bytes,
+        Err(error) => return Err(Error::Unreadable { name, error }),
+    };
+    if bytes.len() > MAX_SOURCE_BYTES {
+        return Err(Error::TooLong { name });
     }
     match String::from_utf8(bytes) {
-        // As Python does with a byte order mark.
-        Ok(text) => Ok(Source::File { name, text: text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text) }),
+        Ok(text) => {
+            // Python skips a byte order mark too.
+            let text = text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text);
+            match recognize(&text) {
+                Some(Format::Settings(text) | Format::Plan { config: text, .. }) => Ok(Source::File { name, text }),
+                Some(Format::Unsupported(message, hint)) => Err(Error::Format { name, message, hint }),
+                Some(Format::Link(_)) | None => Ok(Source::File { name, text }),
+            }
+        }
         Err(error) => Err(Error::NotText(NotText::in_file(name, error.utf8_error().valid_up_to(), error.as_bytes()))),
     }
 }
 
-/// What the reader says, in the light of what it cannot know: our own key and options.
-pub fn problems(resolved: &Resolved) -> Vec<Problem> {
+/// Problems of the config, adjusted for this command's own key and options.
+pub fn problems(resolved: &ResolvedSession) -> Vec<Problem> {
     let mut problems = resolved.settings.problems.as_slice().to_vec();
     problems.retain(|problem| problem.message != text::unknown_key(EVAL_BATCH_SIZE));
-    // nanoGPT stops at the first thing that is wrong with an argument.
+    // nanoGPT stops at the first error in an argument.
     let mut stopped_at = BTreeSet::new();
     problems.retain(|problem| !stops_nanogpt(problem) || stopped_at.insert(problem.source.clone()));
-    for problem in &mut problems {
-        if problem.hint.is_none() && problem.message.is(&text::unknown_key("")) {
-            problem.hint = meant_option(&problem.source).map(text::did_you_mean);
-        }
-    }
+    suggest_options(COMMAND.name, FLAGS, &mut problems);
     problems
 }
 
-/// An option of ours, or a setting of nanoGPT's, that `--name=value` may have meant.
-fn meant_option(argument: &str) -> Option<String> {
-    let (name, value) = argument.trim_start_matches('-').split_once('=')?;
-    meant::setting(COMMAND.name, name, value).or_else(|| nearest(FLAGS, argument))
+/// Adds a hint to each unknown `--name=value` that is an option of Headroom or resembles one.
+pub fn suggest_options<T>(command: &str, flags: &[Flag<T>], problems: &mut [Problem]) {
+    for problem in problems {
+        if problem.hint.is_some() || !problem.message.is(&text::unknown_key("")) {
+            continue;
+        }
+        let Some((option, value)) = problem.source.split_once('=') else { continue };
+        let near = nearest(flags, option);
+        problem.hint = suggestions::known_option(command, option, Some(value), near.as_deref()).map(text::verbatim);
+    }
 }
 
-/// Problems with their hints, a line each.
+/// Formats problems with their hints, one per line.
 pub fn said(problems: &[Problem], settings: &Settings) -> String {
     let mut said = String::new();
     let mut hinted = false;
     for problem in problems {
-        // A hint belongs to what stands above it.
+        // A blank line separates a hint from the next problem.
         said.push_str(if hinted { "\n" } else { "" });
         said.push_str(&format!("{problem}\n"));
         hinted = problem.hint.is_some();
@@ -209,21 +288,23 @@ pub fn said(problems: &[Problem], settings: &Settings) -> String {
     said
 }
 
-/// Findings of the wanted kinds, a line each.
-pub fn findings(resolved: &Resolved, wanted: impl Fn(Severity) -> bool) -> String {
+/// Formats the findings of the wanted severities, one per line.
+pub fn findings(resolved: &ResolvedSession, wanted: impl Fn(Severity) -> bool) -> String {
     resolved.findings.iter().filter(|finding| wanted(finding.severity)).map(finding_text).collect()
 }
 
 fn finding_text(finding: &Finding) -> String {
     let hint = match (finding.key, finding.severity) {
-        ("gpu", Severity::Error) => "\nhint: `headroom gpus` lists every card; --vram 11.69GiB stands for any other\n",
+        ("gpu", Severity::Error) => {
+            "\nhint: `headroom gpus` lists all GPUs; for any other, pass its memory with --vram 11.69GiB\n"
+        }
         _ => "",
     };
     let at = finding.place.as_ref().map_or_else(|| option_or_key(finding.key), ToString::to_string);
     format!("{at}: {}\n{hint}", finding.message)
 }
 
-/// A finding's key as it is written on the command line.
+/// A finding's key as written on the command line.
 fn option_or_key(key: &str) -> String {
     let option = key.replace('_', "-");
     let is_option = FLAGS.iter().any(|flag| flag.name == option);

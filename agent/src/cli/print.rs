@@ -1,7 +1,7 @@
-//! The one place that writes to standard output and standard error.
+//! Output: the only module that writes to standard output and standard error.
 //!
-//! Data goes to standard output, whole and at once; everything a person should know beside it goes to standard error.
-//! `--quiet` silences notes there, never errors.
+//! Data goes to standard output in one piece; messages for the user go to standard error. `--quiet` silences notes
+//! there, never errors.
 
 use std::{
     io::{self, ErrorKind, Write},
@@ -10,13 +10,13 @@ use std::{
 
 use thiserror::Error;
 
-/// Standard output did not take what was written.
+/// Standard output cannot be written.
 #[derive(Debug, Error)]
 #[error("standard output cannot be written: {0}")]
 pub struct Error(#[from] io::Error);
 
 impl Error {
-    /// Whether the reader has gone, which is its right.
+    /// Whether the reader has closed the pipe, which is not an error.
     pub fn is_closed_pipe(&self) -> bool {
         self.0.kind() == ErrorKind::BrokenPipe
     }
@@ -25,7 +25,7 @@ impl Error {
 /// Writes data to standard output.
 ///
 /// # Errors
-/// It is closed, or full.
+/// Standard output is closed or full.
 pub fn data(text: &str) -> Result<(), Error> {
     let mut stdout = io::stdout().lock();
     stdout.write_all(text.as_bytes())?;
@@ -35,9 +35,9 @@ pub fn data(text: &str) -> Result<(), Error> {
 /// Writes data to standard output piece by piece.
 ///
 /// # Errors
-/// It is closed, or full, or what `write` says.
+/// Standard output is closed or full, or `write` fails.
 pub fn data_with(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Error> {
-    // A terminal's buffer ends at each line.
+    // Standard output itself is line-buffered.
     let mut stdout = io::BufWriter::new(io::stdout().lock());
     write(&mut stdout)?;
     Ok(stdout.flush()?)
@@ -46,16 +46,21 @@ pub fn data_with(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result
 /// Whether notes are silenced.
 static IS_QUIET: AtomicBool = AtomicBool::new(false);
 
-/// Silences notes from here on, for the whole process.
+/// Silences notes for the rest of the process.
 pub fn silence_notes() {
     IS_QUIET.store(true, Ordering::Relaxed);
 }
 
-/// Writes a note to standard error: progress, or what to know beside the result. `--quiet` silences it.
+/// Writes a note to standard error: progress, or a remark on the result. `--quiet` silences it.
 pub fn note(text: &str) {
     if !IS_QUIET.load(Ordering::Relaxed) {
         error(text);
     }
+}
+
+/// Writes lines of the log to standard error. A failure to write is ignored.
+pub fn log(lines: &[u8]) {
+    let _ = io::stderr().lock().write_all(lines);
 }
 
 /// Writes an error or a warning of lost work to standard error, with `--quiet` too. A failure to write is ignored:

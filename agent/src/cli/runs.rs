@@ -1,5 +1,6 @@
-//! `headroom runs`: what is kept of training runs and cards, with or without an agent beside it.
+//! `headroom runs`: recorded runs and telemetry, with or without a running agent.
 
+mod delete;
 mod export;
 mod standing;
 mod table;
@@ -10,70 +11,71 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use headroom_shared::protocol::{history::Group, run::Run};
+use headroom_protocol::{history::Group, run::Run};
 use serde::Serialize;
 use thiserror::Error;
 
 use super::{
     Exit,
-    args::{Flag, InDataFolder, Parsed, UsageError, Word, parse, refusal, shown},
+    args::{Flag, InDataFolder, InvalidValue, ParsedArgs, UsageError, Word, parse, refusal, shown},
     command::{Command, Words},
     print, set_aside,
     style::Style,
 };
-use crate::{
+use headroom_agent_core::{
     clock::now_ms,
-    folders, foreman,
+    folders,
     store::{self, Archive, BackupError},
 };
-use standing::Standing;
+use headroom_watch::continued;
+pub use standing::StatusWord;
 
-/// The schema's number.
+/// Version of the JSON schema.
 const SCHEMA: u32 = 1;
-/// Runs of a list at most: a screenful of a year.
+/// Limit of listed runs.
 const RUNS_MAX: usize = 10_000;
 
-/// Why there is no answer.
+/// Why the command failed.
 #[derive(Debug, Error)]
 pub enum Error {
-    /// The place of history.
+    /// The data directory is unavailable.
     #[error(transparent)]
     Folder(#[from] folders::Error),
-    /// The folder that was named is none.
+    /// The named directory does not exist.
     #[error("there is no history in {}: there is no such folder", .0.display())]
     NoHistory(PathBuf),
-    /// History.
+    /// The history cannot be used.
     #[error(transparent)]
     History(#[from] store::Error),
-    /// A copy of it.
+    /// The backup failed.
     #[error(transparent)]
     Backup(#[from] BackupError),
-    /// No such card.
-    #[error("history has no card {given:?}; it has {known}")]
-    NoCard {
-        /// As given.
+    /// The GPU is unknown.
+    #[error("history has no GPU {given:?}; it has {known}")]
+    NoGpu {
+        /// Name as given.
         given: String,
-        /// Those that there are, for people.
+        /// List of known GPUs, for the message.
         known: String,
     },
     /// The file of `--out` exists.
     #[error("cannot write {}: it exists already", .0.display())]
     Exists(PathBuf),
-    /// The file that was asked for.
+    /// The output file cannot be written.
     #[error("cannot write {}: {error}", file.display())]
     Write {
-        /// Which.
+        /// Path of the file.
         file: PathBuf,
-        /// What the system says.
+        /// What the system reports.
         error: io::Error,
     },
-    /// A value of ours has no JSON.
+    /// A value cannot be serialized.
     #[error("cannot be written as JSON: {0}")]
     Json(#[from] serde_json::Error),
 }
 
 impl Error {
-    /// What to try instead.
+    /// Suggested remedy.
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Folder(error) => Some(error.hint()),
@@ -87,7 +89,7 @@ impl Error {
                 store::Error::NotEnded(_) => {
                     Some("end it first; a run whose watcher is gone counts as lost some seconds later".to_owned())
                 }
-                // None of it is asked for here.
+                // These errors do not occur in this command.
                 store::Error::NoAlert(_)
                 | store::Error::Changed
                 | store::Error::HasEnded(_)
@@ -100,21 +102,27 @@ impl Error {
             },
             Self::Backup(BackupError::Exists(_)) => Some("give another name, or move the file away".to_owned()),
             Self::Exists(_) => Some("--force replaces it".to_owned()),
-            Self::NoCard { .. } => {
-                Some("give a card's number of these, from 0, or the beginning of its UUID".to_owned())
+            Self::NoGpu { .. } => {
+                Some("pass the index of one of these GPUs, from 0, or a prefix of its UUID".to_owned())
             }
             Self::Backup(_) | Self::Write { .. } | Self::Json(_) => None,
         }
     }
 }
 
-/// What the words of any of the commands come to.
+/// Arguments of the subcommands.
 #[derive(Debug, Default)]
 struct Request {
     data_dir: Option<PathBuf>,
     json: bool,
-    /// A run, or a file.
+    /// A run or a file.
     word: Option<OsString>,
+    /// Runs, for subcommands that accept several.
+    words: Vec<OsString>,
+    /// Only runs that ended before this time, in Unix milliseconds.
+    older_than_ms: Option<u64>,
+    /// Whether to skip the confirmation.
+    yes: bool,
     csv: bool,
     out: Option<PathBuf>,
     force: bool,
@@ -122,20 +130,21 @@ struct Request {
     group: Option<Group>,
     from_ms: Option<u64>,
     to_ms: Option<u64>,
-    /// Those that are listed; all of them where none is named.
-    statuses: Vec<Standing>,
+    /// Statuses to list. Empty for all.
+    statuses: Vec<StatusWord>,
     limit: Option<usize>,
 }
 
 impl Request {
-    /// Of the folder that is named, which is not made: whoever only asks leaves nothing behind.
+    /// Archive of the named data directory. A missing directory is not created, as a query must leave nothing behind.
     fn archive(&self) -> Result<Archive, Error> {
         let folder = folders::named(self.data_dir.as_deref())?;
         if self.data_dir.is_some() && !folder.is_dir() {
             return Err(Error::NoHistory(folder));
         }
+        continued::all(&folder);
         let archive = Archive::new(&folder);
-        // Said as long as the file lies there: what is asked for may be in it.
+        // Printed until the damaged file is gone, as it may contain the requested data.
         let said = archive.set_aside().ok().flatten().and_then(|what| set_aside::said(&what));
         if let Some(said) = said {
             print::error(&said);
@@ -165,17 +174,17 @@ const JSON: Flag<Request> = Flag {
 const STATUS: Flag<Request> = Flag {
     name: "status",
     value: Some("STATUS"),
-    doc: "Only runs that are queued, running, stalled, done, stopped,\nfailed or lost; may be given more than once",
+    doc: "Only runs with this status: queued, running, stalled, done,\nstopped, failed or lost; repeatable",
     set: |request, word| {
-        let status = Standing::named(word);
-        request.statuses.push(status.ok_or_else(|| format!("{word:?} is none of {}", Standing::NAMES.join(", ")))?);
+        let status = StatusWord::named(word);
+        request.statuses.push(status.ok_or_else(|| InvalidValue::not_one_of(word, &StatusWord::NAMES))?);
         Ok(())
     },
 };
 const SINCE: Flag<Request> = Flag {
     name: "since",
     value: Some("TIME"),
-    doc: "Only runs that began then or later: 2026-11-22,\n\"2026-11-22 14:30\", or a duration ago: 90m, 24h, 30d",
+    doc: "Only runs that started at this time or later: 2026-11-22,\n\"2026-11-22 14:30\", or a duration ago such as 90m, 24h,\n30d",
     set: |request, time| {
         request.from_ms = Some(export::time(time)?);
         Ok(())
@@ -184,7 +193,7 @@ const SINCE: Flag<Request> = Flag {
 const LIMIT: Flag<Request> = Flag {
     name: "limit",
     value: Some("N"),
-    doc: "At most N runs, the newest [default: all]",
+    doc: "Only the newest N runs [default: all]",
     set: |request, n| {
         let limit = n.parse().ok().filter(|n| *n > 0);
         request.limit = Some(limit.ok_or_else(|| format!("{n:?} is not a number of runs, 1 or more"))?);
@@ -192,6 +201,28 @@ const LIMIT: Flag<Request> = Flag {
     },
 };
 
+const OLDER_THAN: Flag<Request> = Flag {
+    name: "older-than",
+    value: Some("TIME"),
+    doc: "Only runs that ended before this time: 30d, 24h,\n2026-11-22",
+    set: |request, time| {
+        request.older_than_ms = Some(export::time(time)?);
+        Ok(())
+    },
+};
+const DELETED_STATUS: Flag<Request> =
+    Flag { doc: "Only runs with this status: done, stopped, failed or lost;\nrepeatable", ..STATUS };
+const YES: Flag<Request> = Flag {
+    name: "yes",
+    value: None,
+    doc: "Delete several runs without confirmation",
+    set: |request, _| {
+        request.yes = true;
+        Ok(())
+    },
+};
+
+const DELETE_FLAGS: &[Flag<Request>] = &[DELETED_STATUS, OLDER_THAN, YES, DATA_DIR];
 const LIST_FLAGS: &[Flag<Request>] = &[STATUS, SINCE, LIMIT, JSON, DATA_DIR];
 const SHOW_FLAGS: &[Flag<Request>] = &[JSON, DATA_DIR];
 const PLAIN_FLAGS: &[Flag<Request>] = &[DATA_DIR];
@@ -202,7 +233,7 @@ pub const COMMAND: Command = Command {
     summary: "Manage recorded runs",
     about: "\
 Lists, shows, exports and deletes recorded runs, and backs up the history. Without a
-subcommand it lists them. It works beside a running `headroom serve` and without one.",
+subcommand it lists the runs. `headroom serve` may run at the same time.",
     usage: &["headroom runs [OPTIONS]", "headroom runs COMMAND [ARGUMENTS]"],
     subcommands: &[&LIST, &SHOW, &export::COMMAND, &DELETE, &BACKUP],
     options: || shown(LIST_FLAGS),
@@ -213,7 +244,7 @@ subcommand it lists them. It works beside a running `headroom serve` and without
 };
 
 const EXITS: &[(u8, &str)] = &[(0, "done"), (1, "no run or GPU matches, or it cannot be done now")];
-/// What an ID is, for every help.
+/// Help text on run IDs.
 const ID: &str = "  ID    Run ID, unique ID prefix, or unique name";
 
 const LIST: Command = Command {
@@ -235,7 +266,7 @@ const SHOW: Command = Command {
     usage: &["headroom runs show ID [--json]"],
     arguments: ID,
     options: || shown(SHOW_FLAGS),
-    words: Words::Name,
+    words: Words::Run,
     exits: EXITS,
     examples: &["headroom runs show 3f2a"],
     run: |args| run(&SHOW, SHOW_FLAGS, Some("ID"), args, show),
@@ -244,23 +275,26 @@ const SHOW: Command = Command {
 
 const DELETE: Command = Command {
     name: "runs delete",
-    summary: "Delete a run that has ended",
+    summary: "Delete runs that have ended",
     about: "\
-Deletes a run that has ended: its record, and the folder of a run that the agent started.",
-    usage: &["headroom runs delete ID"],
+Deletes the records of ended runs, and the folders of runs that the agent started. Several
+runs need a confirmation, or --yes.",
+    usage: &["headroom runs delete ID…", "headroom runs delete [--status STATUS] [--older-than TIME] [--yes]"],
     arguments: ID,
-    options: || shown(PLAIN_FLAGS),
-    words: Words::Name,
-    exits: EXITS,
-    examples: &["headroom runs delete 3f2a"],
-    run: |args| run(&DELETE, PLAIN_FLAGS, Some("ID"), args, delete),
+    options: || shown(DELETE_FLAGS),
+    words: Words::Runs,
+    exits: &[(0, "the runs are deleted"), (1, "no run matches, one has not ended, or the answer is no")],
+    examples: &["headroom runs delete 3f2a", "headroom runs delete --status failed --older-than 30d"],
+    run: |args| run(&DELETE, DELETE_FLAGS, None, args, delete::delete),
     ..Command::EMPTY
 };
 
 const BACKUP: Command = Command {
     name: "runs backup",
     summary: "Copy the history database",
-    about: "Copies the history database: a consistent snapshot, while other programs write to it.",
+    about: "\
+Copies the history database as a consistent snapshot, also while other programs write to
+it. The copy contains unredacted commands and configs; only you can read it.",
     usage: &["headroom runs backup FILE"],
     arguments: "  FILE  A new file",
     options: || shown(PLAIN_FLAGS),
@@ -271,7 +305,7 @@ const BACKUP: Command = Command {
     ..Command::EMPTY
 };
 
-/// Reads the words of a subcommand and runs it; `needs` is the word that it cannot do without.
+/// Parses the arguments of a subcommand and runs it. `needs` is the name of its required argument.
 fn run(
     command: &Command,
     flags: &[Flag<Request>],
@@ -281,13 +315,17 @@ fn run(
 ) -> Result<Exit, super::Error> {
     let mut request = Request::default();
     let take = |request: &mut Request, word| match word {
+        Word::Plain(word) if command.name == DELETE.name => {
+            request.words.push(word);
+            Ok(())
+        }
         Word::Plain(word) if request.word.is_none() && command.words != Words::None => {
             request.word = Some(word);
             Ok(())
         }
         other => Err(refusal(command.name, flags, other)),
     };
-    if parse(command.name, flags, args, &mut request, take)? == Parsed::Help {
+    if parse(command.name, flags, args, &mut request, take)? == ParsedArgs::Help {
         return command.print_help();
     }
     if let (Some(what), None) = (needs, &request.word) {
@@ -296,22 +334,22 @@ fn run(
     act(&request)
 }
 
-/// The run that the words name.
+/// Finds the run that the arguments name.
 fn found(archive: &Archive, request: &Request) -> Result<Run, Error> {
     let id = request.word.as_ref().map(|word| word.to_string_lossy()).unwrap_or_default();
-    // What is no text is no run's number either.
+    // A name that is not UTF-8 matches no run.
     Ok(archive.find(&id)?)
 }
 
-/// What is printed as JSON.
+/// JSON output of the list.
 #[derive(Debug, Serialize)]
-struct Listed {
+struct RunList {
     schema: u32,
     runs: Vec<Run>,
 }
 
 #[derive(Debug, Serialize)]
-struct Shown {
+struct RunDetails {
     schema: u32,
     run: Run,
 }
@@ -324,12 +362,12 @@ fn list(request: &Request) -> Result<Exit, super::Error> {
     let mut runs = request.archive()?.runs(RUNS_MAX).map_err(Error::from)?;
     let has_any = !runs.is_empty();
     runs.retain(|run| {
-        let has_status = request.statuses.is_empty() || request.statuses.contains(&Standing::of(run.status));
+        let has_status = request.statuses.is_empty() || request.statuses.contains(&StatusWord::of(run.status));
         has_status && request.from_ms.is_none_or(|from_ms| run.started_ms >= from_ms)
     });
     runs.truncate(request.limit.unwrap_or(RUNS_MAX));
     if request.json {
-        print::data(&json(&Listed { schema: SCHEMA, runs })?)?;
+        print::data(&json(&RunList { schema: SCHEMA, runs })?)?;
     } else if runs.is_empty() {
         print::note(if has_any { "No run matches.\n" } else { "No run was kept yet.\n" });
     } else {
@@ -342,7 +380,7 @@ fn show(request: &Request) -> Result<Exit, super::Error> {
     let archive = request.archive()?;
     let run = found(&archive, request)?;
     let text = if request.json {
-        json(&Shown { schema: SCHEMA, run })?
+        json(&RunDetails { schema: SCHEMA, run })?
     } else {
         let settings = archive.settings().map_err(Error::from)?;
         table::sheet(&run, &settings, now_ms(), &Style::of_stdout())
@@ -351,23 +389,10 @@ fn show(request: &Request) -> Result<Exit, super::Error> {
     Ok(Exit::Success)
 }
 
-fn delete(request: &Request) -> Result<Exit, super::Error> {
-    let archive = request.archive()?;
-    let run = found(&archive, request)?;
-    archive.delete_run(&run.id, now_ms()).map_err(Error::from)?;
-    // History has it no more, whatever is left beside it.
-    let data = folders::named(request.data_dir.as_deref()).map_err(Error::from)?;
-    if let Err(error) = foreman::deleted(&data, &run) {
-        print::error(&format!("headroom: {error}\n"));
-    }
-    print::note(&format!("run {} ({}) is deleted\n", run.id, table::printable(&run.name)));
-    Ok(Exit::Success)
-}
-
 fn backup(request: &Request) -> Result<Exit, super::Error> {
     let file = Path::new(request.word.as_deref().unwrap_or_default());
     let bytes = request.archive()?.backup(file).map_err(Error::from)?;
     print::data(&format!("{}\n", file.display()))?;
-    print::note(&format!("{}\n", headroom_shared::units::human_size(bytes)));
+    print::note(&format!("{}\n", headroom_text::units::human_size(bytes)));
     Ok(Exit::Success)
 }

@@ -1,78 +1,78 @@
-//! `headroom sample`: a model goes on with a text, as it comes.
+//! `headroom sample`: generates text from a model as a stream.
 
 use std::{
     ffi::OsString,
     io::{self, Read as _},
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
 use headroom_kernels::{
     decode::{DecodeError, Decoder, Storage},
     sampling::Sampling,
 };
+use headroom_tokenizer::RepeatedChar;
 use thiserror::Error;
 
 use super::{
     Exit,
-    args::{Flag, Parsed, Refusal, UsageError, Word, parse, refusal, shown},
+    args::{Flag, InvalidValue, ParsedArgs, UsageError, Word, parse, refusal, shown},
     command::Command,
     print,
 };
-use crate::{
-    data::tokenizer::{self, EncodeError, ReadError},
-    train::{
-        checkpoint::Which,
-        pretrained::{Pretrained, PretrainedError, TokenizerError},
-    },
+use headroom_train::{
+    checkpoint::CheckpointChoice,
+    data::tokenizer::{self, EncodeError, ReadError, Tokenizer},
+    pretrained::{Pretrained, PretrainedError, TokenizerError},
 };
 
-/// Why there is no text.
+/// Why no text was generated.
 #[derive(Debug, Error)]
 pub enum Error {
-    /// The model.
+    /// The model cannot be loaded.
     #[error(transparent)]
     Weights(#[from] PretrainedError),
-    /// What runs it.
+    /// The decoder failed.
     #[error(transparent)]
     Decode(#[from] DecodeError),
-    /// A model whose tokenizer is not known.
+    /// The model's tokenizer is unknown.
     #[error("cannot sample {}: its tokenizer is not known", .path.display())]
     NoTokenizer {
-        /// The file or folder.
+        /// Path of the model.
         path: PathBuf,
     },
-    /// The model's tokenizer.
+    /// The model's tokenizer is invalid.
     #[error(transparent)]
     Tokenizer(#[from] TokenizerError),
-    /// The tokenizer that was named.
+    /// The named tokenizer cannot be read.
     #[error("--tokenizer: {0}")]
     Named(ReadError),
-    /// A tokenizer of another model.
+    /// The tokenizer belongs to another model.
     #[error("cannot sample: the tokenizer has {tokens} tokens, and the model {vocab_size}")]
     Vocabulary {
-        /// The tokenizer's.
+        /// Vocabulary size of the tokenizer.
         tokens: u32,
-        /// The model's.
+        /// Vocabulary size of the model.
         vocab_size: u64,
     },
-    /// A prompt that the model has no tokens for.
+    /// The prompt cannot be encoded.
     #[error("--prompt: {0}")]
     Prompt(#[from] EncodeError),
-    /// A prompt from standard input.
+    /// The prompt cannot be read from standard input.
     #[error("cannot read the prompt from standard input: {0}")]
     Input(io::Error),
-    /// A prompt from standard input without a character.
+    /// The prompt from standard input is empty.
     #[error("cannot sample: the prompt from standard input is empty")]
     EmptyInput,
 }
 
 impl Error {
-    /// What to try instead.
+    /// Suggested remedy.
     pub fn hint(&self) -> Option<String> {
         match self {
-            Self::Weights(error) => error.hint(),
+            Self::Weights(error) => error.hint().map(|hint| hint.to_string()),
             Self::NoTokenizer { .. } => Some(
-                "--tokenizer takes a tokenizer.json, nanoGPT's meta.pkl, a folder with one of them, or gpt2".to_owned(),
+                "--tokenizer takes a tokenizer.json, nanoGPT's meta.pkl, a checkpoint, a folder with one of them, or gpt2"
+                    .to_owned(),
             ),
             Self::Vocabulary { .. } => {
                 Some("--tokenizer takes the tokenizer that the model was trained with".to_owned())
@@ -85,9 +85,9 @@ impl Error {
 #[derive(Debug)]
 struct Request {
     ckpt: Option<PathBuf>,
-    which: Which,
+    which: CheckpointChoice,
     tokenizer: Option<PathBuf>,
-    /// None where nobody says it.
+    /// `None` if not given.
     prompt: Option<String>,
     max_new_tokens: u32,
     temperature: f32,
@@ -96,11 +96,11 @@ struct Request {
 }
 
 impl Default for Request {
-    /// nanoGPT's sample.py, but for its ten samples.
+    /// Defaults of nanoGPT's sample.py, except for its ten samples.
     fn default() -> Self {
         Self {
             ckpt: None,
-            which: Which::default(),
+            which: CheckpointChoice::default(),
             tokenizer: None,
             prompt: None,
             max_new_tokens: 500,
@@ -124,7 +124,7 @@ const FLAGS: &[Flag<Request>] = &[
     Flag {
         name: "which",
         value: Some("best|last"),
-        doc: "Of a run's checkpoints, the one with the lowest validation\nloss, or the one saved last [default: best]",
+        doc: "Checkpoint of a run: lowest validation loss, or saved last\n[default: best]",
         set: |request, word| {
             request.which = which(word)?;
             Ok(())
@@ -133,7 +133,7 @@ const FLAGS: &[Flag<Request>] = &[
     Flag {
         name: "tokenizer",
         value: Some("PATH"),
-        doc: "The model's tokenizer: a tokenizer.json, a meta.pkl, a folder\nwith one of them, or gpt2 [default: the model's own]",
+        doc: "Tokenizer: a tokenizer.json, a meta.pkl, a checkpoint, a folder\nwith one of them, or gpt2 [default: the model's own]",
         set: |request, path| {
             request.tokenizer = Some(path.into());
             Ok(())
@@ -142,7 +142,7 @@ const FLAGS: &[Flag<Request>] = &[
     Flag {
         name: "prompt",
         value: Some("TEXT"),
-        doc: "What the text begins with; - reads it from standard input\n[default: a new line, or a capital where the model knows none]",
+        doc: "Prompt; - reads standard input [default: a new line, or a\ncapital letter if the model has no new line]",
         set: |request, text| {
             if text.is_empty() {
                 return Err("a model goes on from one token at least".to_owned().into());
@@ -154,13 +154,13 @@ const FLAGS: &[Flag<Request>] = &[
     Flag {
         name: "max-new-tokens",
         value: Some("N"),
-        doc: "How many tokens to add [default: 500]",
+        doc: "Number of tokens to generate [default: 500]",
         set: |request, n| put(&mut request.max_new_tokens, n.parse().ok(), "a number of tokens", n),
     },
     Flag {
         name: "temperature",
         value: Some("X"),
-        doc: "Above 1 wilder, below tamer; 0 takes the likeliest token\neach time [default: 0.8]",
+        doc: "Sampling temperature; 0 always selects the likeliest token\n[default: 0.8]",
         set: |request, x| {
             let parsed = x.parse().ok().filter(|x: &f32| x.is_finite() && *x >= 0.0);
             put(&mut request.temperature, parsed, "a temperature, 0 or more", x)
@@ -169,28 +169,28 @@ const FLAGS: &[Flag<Request>] = &[
     Flag {
         name: "top-k",
         value: Some("N"),
-        doc: "Choose among the N likeliest tokens; 0 for all [default: 200]",
+        doc: "Sample from the N likeliest tokens; 0 for all [default: 200]",
         set: |request, n| put(&mut request.top_k, n.parse().ok(), "a number of tokens", n),
     },
     Flag {
         name: "seed",
         value: Some("N"),
-        doc: "The same seed makes the same text [default: 1337]",
+        doc: "Seed of the random numbers; the same seed repeats the text\n[default: 1337]",
         set: |request, n| put(&mut request.seed, n.parse().ok(), "a seed, a whole number from 0", n),
     },
 ];
 
-/// Of a run's checkpoints, the one that is meant.
-pub fn which(word: &str) -> Result<Which, Refusal> {
+/// Parses which checkpoint of a run to use.
+pub fn which(word: &str) -> Result<CheckpointChoice, InvalidValue> {
     match word {
-        "best" => Ok(Which::Best),
-        "last" => Ok(Which::Last),
-        _ => Err(format!("{word:?} is neither best nor last").into()),
+        "best" => Ok(CheckpointChoice::Best),
+        "last" => Ok(CheckpointChoice::Last),
+        _ => Err(InvalidValue::not_one_of(word, &["best", "last"])),
     }
 }
 
-fn put<T>(to: &mut T, parsed: Option<T>, what: &str, given: &str) -> Result<(), Refusal> {
-    *to = parsed.ok_or_else(|| Refusal::from(format!("{given:?} is not {what}")))?;
+fn put<T>(to: &mut T, parsed: Option<T>, what: &str, given: &str) -> Result<(), InvalidValue> {
+    *to = parsed.ok_or_else(|| InvalidValue::from(format!("{given:?} is not {what}")))?;
     Ok(())
 }
 
@@ -211,23 +211,26 @@ pub const COMMAND: Command = Command {
 /// Runs the command.
 ///
 /// # Errors
-/// The words cannot be used, or the model cannot be read or run.
+/// The arguments are invalid, or the model cannot be read or run.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, super::Error> {
     let mut request = Request::default();
     let refuse = |_: &mut Request, word: Word| Err(refusal(COMMAND.name, FLAGS, word));
-    if parse(COMMAND.name, FLAGS, args, &mut request, refuse)? == Parsed::Help {
+    if parse(COMMAND.name, FLAGS, args, &mut request, refuse)? == ParsedArgs::Help {
         return COMMAND.print_help();
     }
-    let path = request.ckpt.take().ok_or(UsageError::MissingValue { name: "ckpt", value: "FOLDER" })?;
+    let path = request
+        .ckpt
+        .take()
+        .ok_or(UsageError::Missing { command: COMMAND.name, what: "--ckpt FOLDER, the folder of a run or a model" })?;
     write(&request, path)
 }
 
-/// The prompt that stands for standard input.
+/// Value of `--prompt` for standard input.
 const STDIN: &str = "-";
-/// The longest prompt that is read from standard input, in bytes; a model sees `block_size` tokens of it.
+/// Limit of a prompt from standard input, in bytes. The model uses `block_size` tokens of it.
 const STDIN_BYTES_MAX: u64 = 1 << 20;
 
-/// Reads the prompt from standard input; the new line that ends it is not part of it.
+/// Reads the prompt from standard input, without its final newline.
 fn stdin() -> Result<String, Error> {
     let mut text = String::new();
     io::stdin().lock().take(STDIN_BYTES_MAX + 1).read_to_string(&mut text).map_err(Error::Input)?;
@@ -240,10 +243,28 @@ fn stdin() -> Result<String, Error> {
     if prompt.is_empty() { Err(Error::EmptyInput) } else { Ok(prompt.to_owned()) }
 }
 
+/// Tokenizer of a file or directory: of a tokenizer file, else of a checkpoint.
+fn named_tokenizer(path: &Path) -> Result<Tokenizer, Error> {
+    let is_weights = path.extension().is_some_and(|extension| extension == "safetensors");
+    if !is_weights {
+        match tokenizer::read(path) {
+            Err(ReadError::None(_)) => {}
+            read => return read.map_err(Error::Named),
+        }
+    }
+    let none = || Error::Named(ReadError::None(path.to_path_buf()));
+    let stated = match Pretrained::stated_tokenizer(path) {
+        Err(PretrainedError::NoWeights { .. }) => return Err(none()),
+        stated => stated?.ok_or_else(none)?,
+    };
+    let repeated = |char: RepeatedChar| TokenizerError::Repeated { path: path.to_path_buf(), char: char.0 };
+    Ok(Tokenizer::of_kept(&stated).map_err(repeated)?)
+}
+
 fn write(request: &Request, path: PathBuf) -> Result<Exit, super::Error> {
     let model = Pretrained::load(&path, request.which).map_err(Error::from)?;
     let tokenizer = match &request.tokenizer {
-        Some(named) => tokenizer::read(named).map_err(Error::Named)?,
+        Some(named) => named_tokenizer(named)?,
         None => model.tokenizer().map_err(Error::from)?.ok_or(Error::NoTokenizer { path })?,
     };
     let (tokens, vocab_size) = (tokenizer.vocab_size(), model.config.vocab_size());
@@ -261,7 +282,7 @@ fn write(request: &Request, path: PathBuf) -> Result<Exit, super::Error> {
     };
     let prompt = tokenizer.encode(&words).map_err(Error::from)?;
     let mut decoder = Decoder::new(&model.config, &model.params, Storage::F32).map_err(Error::from)?;
-    // Twice in memory until here.
+    // The decoder has its own copy.
     drop(model.params);
     print::data(&words)?;
     decoder.prefill(&prompt).map_err(Error::from)?;

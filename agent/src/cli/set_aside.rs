@@ -1,10 +1,10 @@
-//! What is said on standard error of a history file that was damaged: where it lies, what went with it, and what did not.
+//! Message about a damaged history file: its new path, and what was recovered.
 
-use headroom_shared::protocol::event::What;
+use headroom_protocol::event::EventKind;
 
-/// The words, a paragraph; none of any other event.
-pub fn said(what: &What) -> Option<String> {
-    let What::HistorySetAside { file, runs, settings } = what else { return None };
+/// Formats the message. `None` for other events.
+pub fn said(what: &EventKind) -> Option<String> {
+    let EventKind::HistorySetAside { file, runs, settings } = what else { return None };
     let runs = match runs {
         0 => "no runs".to_owned(),
         1 => "1 run".to_owned(),
@@ -26,14 +26,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_went_and_what_came_along_is_named() {
+    fn lost_and_kept_parts_of_history_are_named() {
         let said = |runs, settings| {
-            said(&What::HistorySetAside { file: "history.damaged-1.sqlite".to_owned(), runs, settings }).expect("words")
+            said(&EventKind::HistorySetAside { file: "history.damaged-1.sqlite".to_owned(), runs, settings })
+                .expect("words")
         };
         let kept = said(7, true);
         assert!(kept.contains("history.damaged-1.sqlite") && kept.contains("over from it: 7 runs, the alert settings"));
         let lost = said(0, false);
         assert!(lost.contains("over from it: no runs;") && lost.contains("lost with it: its telemetry, the alert"));
-        assert_eq!(super::said(&What::HistoryResumed), None);
+        assert_eq!(super::said(&EventKind::HistoryResumed), None);
     }
 }

@@ -1,6 +1,6 @@
-//! How a text is drawn: colour, the characters of bars, and the width there is.
+//! Terminal styling: colour, bar glyphs and width.
 //!
-//! Nothing here knows what is drawn. Colour is never the only sign of anything.
+//! This module is independent of the content. Colour is never the only sign of anything.
 
 use std::{
     env,
@@ -8,100 +8,99 @@ use std::{
     sync::atomic::{AtomicU8, Ordering},
 };
 
-/// Columns taken where neither a terminal nor `COLUMNS` says how many there are.
+/// Width in columns if neither a terminal nor `COLUMNS` gives one.
 const DEFAULT_COLUMNS: usize = 100;
-/// Below this nothing lines up, above it the eye loses the line.
+/// Range of usable widths. Narrower tables do not align, and wider lines are hard to follow.
 const COLUMNS: std::ops::RangeInclusive<usize> = 40..=120;
 
-/// What a piece of text is, for its colour.
+/// Role of a piece of text, which selects its colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ink {
-    /// The answer, where it is yes.
+    /// A positive answer.
     Fits,
-    /// The answer, where it is no, and what lies beyond the card.
+    /// A negative answer, and memory beyond the GPU's capacity.
     DoesNotFit,
     /// A heading.
     Heading,
-    /// What may be skipped.
+    /// Secondary text.
     Quiet,
 }
 
-/// The characters of a bar.
+/// Characters of a bar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Glyphs {
-    /// Memory that PyTorch does not count.
+    /// Memory outside PyTorch's figures.
     pub outside: char,
     /// Live tensors.
     pub live: char,
     /// Reserved by PyTorch and not live.
     pub reserved: char,
-    /// Where the card ends.
-    pub card: char,
-    /// A bar that goes on.
+    /// Mark of the GPU's capacity.
+    pub gpu: char,
+    /// Mark of a bar that continues beyond the edge.
     pub more: char,
-    /// Where one is cut.
+    /// Mark of truncated text.
     pub ellipsis: &'static str,
-    /// Between two facts on a line.
+    /// Separator between two facts on a line.
     pub dot: char,
 }
 
 const BLOCKS: Glyphs =
-    Glyphs { outside: '▒', live: '█', reserved: '░', card: '│', more: '»', ellipsis: "…", dot: '·' };
-const ASCII: Glyphs =
-    Glyphs { outside: '%', live: '#', reserved: '-', card: '|', more: '>', ellipsis: "...", dot: ',' };
+    Glyphs { outside: '▒', live: '█', reserved: '░', gpu: '│', more: '»', ellipsis: "…", dot: '·' };
+const ASCII: Glyphs = Glyphs { outside: '%', live: '#', reserved: '-', gpu: '|', more: '>', ellipsis: "...", dot: ',' };
 
-/// When to colour, as `--color` says.
+/// When to colour, from `--color`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum When {
-    /// On a terminal, unless the environment says otherwise.
+pub enum ColorChoice {
+    /// On a terminal, unless the environment overrides it.
     #[default]
     Auto,
-    /// Everywhere.
+    /// Always.
     Always,
-    /// Nowhere.
+    /// Never.
     Never,
 }
 
-/// [`When`], as a number, for this whole process.
-static COLOUR: AtomicU8 = AtomicU8::new(When::Auto as u8);
+/// The process-wide [`ColorChoice`], as a number.
+static COLOUR: AtomicU8 = AtomicU8::new(ColorChoice::Auto as u8);
 
-/// Sets when to colour, for this whole process.
-pub fn set_colour(when: When) {
+/// Sets when to colour, process-wide.
+pub fn set_colour(when: ColorChoice) {
     COLOUR.store(when as u8, Ordering::Relaxed);
 }
 
-fn wanted_colour() -> When {
+fn wanted_colour() -> ColorChoice {
     let kept = COLOUR.load(Ordering::Relaxed);
-    [When::Always, When::Never].into_iter().find(|when| *when as u8 == kept).unwrap_or_default()
+    [ColorChoice::Always, ColorChoice::Never].into_iter().find(|when| *when as u8 == kept).unwrap_or_default()
 }
 
-/// Whether to colour: `--color` decides, then NO_COLOR, then CLICOLOR_FORCE, then whether it is a terminal that can.
-/// `variable` gives an environment variable that is not empty.
-fn is_coloured(when: When, is_terminal: bool, variable: impl Fn(&str) -> Option<String>) -> bool {
+/// Whether to colour: by `--color`, then NO_COLOR, then CLICOLOR_FORCE, then whether the output is a capable terminal.
+/// `variable` returns an environment variable that is not empty.
+fn is_coloured(when: ColorChoice, is_terminal: bool, variable: impl Fn(&str) -> Option<String>) -> bool {
     match when {
-        When::Always => true,
-        When::Never => false,
-        When::Auto if variable("NO_COLOR").is_some() => false,
-        When::Auto if variable("CLICOLOR_FORCE").is_some_and(|force| force != "0") => true,
-        When::Auto => {
+        ColorChoice::Always => true,
+        ColorChoice::Never => false,
+        ColorChoice::Auto if variable("NO_COLOR").is_some() => false,
+        ColorChoice::Auto if variable("CLICOLOR_FORCE").is_some_and(|force| force != "0") => true,
+        ColorChoice::Auto => {
             is_terminal && variable("TERM").as_deref() != Some("dumb") && variable("CLICOLOR").as_deref() != Some("0")
         }
     }
 }
 
-/// How to draw.
+/// Output style.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Style {
     /// Whether to colour.
     pub colour: bool,
-    /// Whether characters beyond ASCII can be shown.
+    /// Whether characters beyond ASCII can be displayed.
     pub unicode: bool,
-    /// Columns of the terminal; `None` where there is none, and so no reason to break a sentence.
+    /// Width of the terminal in columns. `None` without a terminal, where sentences are not wrapped.
     pub columns: Option<usize>,
 }
 
 impl Style {
-    /// What standard output and the environment allow.
+    /// Style that standard output and the environment allow.
     pub fn of_stdout() -> Self {
         let variable = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
         let stdout = std::io::stdout();
@@ -115,17 +114,23 @@ impl Style {
         }
     }
 
-    /// Columns a table may take.
+    /// Whether to colour standard error.
+    pub fn colours_stderr() -> bool {
+        let variable = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
+        is_coloured(wanted_colour(), std::io::stderr().is_terminal(), variable)
+    }
+
+    /// Columns available to a table.
     pub fn table_columns(&self) -> usize {
         self.columns.unwrap_or(DEFAULT_COLUMNS)
     }
 
-    /// The characters to draw with.
+    /// Glyphs of this style.
     pub fn glyphs(&self) -> &'static Glyphs {
         if self.unicode { &BLOCKS } else { &ASCII }
     }
 
-    /// The text in its ink.
+    /// Colours the text by its role.
     pub fn paint(&self, ink: Ink, text: &str) -> String {
         if !self.colour || text.is_empty() {
             return text.to_owned();
@@ -139,10 +144,11 @@ impl Style {
         format!("\x1b[{code}m{text}\x1b[0m")
     }
 
-    /// The words in lines no wider than the terminal, each behind `indent` spaces; a longer word has a line of its own.
+    /// Wraps the text to the terminal's width, with each line indented by `indent` spaces. A longer word has its own
+    /// line.
     pub fn wrapped(&self, text: &str, indent: usize) -> String {
         let indent = " ".repeat(indent);
-        // Where nothing is broken, nothing is changed either: a message can be searched for.
+        // Without wrapping, the text stays unchanged and searchable.
         let Some(columns) = self.columns else { return format!("{indent}{text}\n") };
         let room = columns.saturating_sub(indent.len()).max(1);
         let mut lines: Vec<String> = vec![String::new()];
@@ -166,7 +172,7 @@ impl Style {
         lines.iter().map(|line| format!("{indent}{line}\n")).collect()
     }
 
-    /// The text, or its start with a mark, in at most `room` characters.
+    /// The text, truncated with a mark to at most `room` characters.
     pub fn shortened(&self, text: &str, room: usize) -> String {
         if text.chars().count() <= room {
             return text.to_owned();
@@ -182,33 +188,33 @@ fn is_utf8(locale: &str) -> bool {
     locale.contains("utf-8") || locale.contains("utf8")
 }
 
-/// A bar against a card: what lies beyond its end is drawn beyond its end.
+/// A bar scaled to a GPU's capacity. Memory beyond the capacity is drawn beyond the mark.
 #[derive(Clone, Copy, Debug)]
 pub struct Bar {
-    /// Cells, without the mark of the card's end.
+    /// Width in cells, without the capacity mark.
     pub cells: usize,
-    /// The card.
-    pub card_bytes: u64,
-    /// The largest end of any bar beside this one.
+    /// Capacity of the GPU.
+    pub gpu_bytes: u64,
+    /// Largest end among all bars of the chart.
     pub largest_bytes: u64,
 }
 
-/// What a bar shows: the ends of its parts, each counted from its start.
+/// Parts of a bar, as cumulative ends in bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Ends {
-    /// Memory that PyTorch does not count.
+    /// End of the memory outside PyTorch's figures.
     pub outside_bytes: u64,
-    /// The same and live tensors.
+    /// End of live tensors.
     pub live_bytes: u64,
-    /// The same and what PyTorch holds besides.
+    /// End of reserved memory.
     pub reserved_bytes: u64,
 }
 
 impl Bar {
-    /// Draws one. A run that needs many times the card is cut at twice the card and says so.
+    /// Draws the bar. A bar longer than twice the capacity is cut there and marked.
     pub fn draw(&self, ends: Ends, style: &Style) -> String {
         let glyphs = style.glyphs();
-        let scale_bytes = self.largest_bytes.clamp(self.card_bytes.max(1), self.card_bytes.saturating_mul(2).max(1));
+        let scale_bytes = self.largest_bytes.clamp(self.gpu_bytes.max(1), self.gpu_bytes.saturating_mul(2).max(1));
         let cells = |bytes: u64| {
             let rounded = (u128::from(bytes) * self.cells as u128 * 2 / u128::from(scale_bytes)).div_ceil(2);
             usize::try_from(rounded).unwrap_or(usize::MAX).min(self.cells)
@@ -220,15 +226,15 @@ impl Bar {
             _ if cell < reserved => glyphs.reserved,
             _ => ' ',
         };
-        let card = cells(self.card_bytes);
-        let within: String = (0..card).map(glyph).collect();
-        let mut beyond: String = (card..self.cells).map(glyph).collect();
+        let gpu = cells(self.gpu_bytes);
+        let within: String = (0..gpu).map(glyph).collect();
+        let mut beyond: String = (gpu..self.cells).map(glyph).collect();
         if ends.reserved_bytes > scale_bytes {
             beyond.pop();
             beyond.push(glyphs.more);
         }
         let beyond = style.paint(Ink::DoesNotFit, beyond.trim_end());
-        format!("{within}{}{beyond}", glyphs.card)
+        format!("{within}{}{beyond}", glyphs.gpu)
     }
 }
 
@@ -239,14 +245,14 @@ mod tests {
     const PLAIN: Style = Style { colour: false, unicode: true, columns: Some(20) };
 
     #[track_caller]
-    fn check_bar(card_bytes: u64, largest_bytes: u64, ends: [u64; 3], expected: &str) {
-        let bar = Bar { cells: 10, card_bytes, largest_bytes };
+    fn check_bar(gpu_bytes: u64, largest_bytes: u64, ends: [u64; 3], expected: &str) {
+        let bar = Bar { cells: 10, gpu_bytes, largest_bytes };
         let [outside_bytes, live_bytes, reserved_bytes] = ends;
         assert_eq!(bar.draw(Ends { outside_bytes, live_bytes, reserved_bytes }, &PLAIN), expected);
     }
 
     #[test]
-    fn a_bar_ends_where_the_card_does() {
+    fn a_bar_ends_where_the_gpu_does() {
         check_bar(100, 60, [10, 40, 60], "▒███░░    │");
         check_bar(100, 200, [10, 160, 200], "▒████│███░░");
         check_bar(100, 100, [0, 0, 0], "          │");
@@ -254,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bar_far_beyond_the_card_is_cut_and_says_so() {
+    fn oversized_bar_is_cut_and_marked() {
         check_bar(100, 9000, [10, 9000, 9000], "▒████│████»");
     }
 
@@ -277,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_text_says_so() {
+    fn cut_text_is_marked() {
         assert_eq!(PLAIN.shortened("abcdef", 6), "abcdef");
         assert_eq!(PLAIN.shortened("abcdefg", 6), "abcde…");
         assert_eq!(Style { unicode: false, ..PLAIN }.shortened("abcdefg", 6), "abc...");
@@ -291,7 +297,7 @@ mod tests {
 
     #[test]
     fn the_option_decides_over_the_environment_and_that_over_the_terminal() {
-        use When::{Always, Auto, Never};
+        use ColorChoice::{Always, Auto, Never};
         for (when, is_terminal, variables, coloured) in [
             (Auto, true, &[][..], true),
             (Auto, false, &[], false),

@@ -1,48 +1,42 @@
-//! `headroom token`: who is let in, beside an agent that runs or without one.
+//! `headroom token`: manages access tokens, with or without a running agent.
 
 use std::{ffi::OsString, path::PathBuf};
 
-use headroom_shared::protocol::Scope;
+use headroom_protocol::Scope;
 use serde::Serialize;
 use thiserror::Error;
 
 use super::{
     Exit,
-    args::{Flag, InDataFolder, Parsed, Refusal, UsageError, Word, parse, refusal, shown},
+    args::{Flag, InDataFolder, InvalidValue, ParsedArgs, UsageError, Word, parse, refusal, shown},
     command::{Command, Words},
     pairing::{self, Invitation},
     print,
 };
-use crate::{
-    clock::now_ms,
-    folders,
-    server::access::{
-        book::Book,
-        file::{AccessFile, FileError},
-    },
-};
+use headroom_agent_core::{clock::now_ms, folders};
+use headroom_server::access::{error::FileError, file::AccessFile, token_file::TokenFile};
 
-/// The schema's number.
+/// Version of the JSON schema.
 const SCHEMA: u32 = 1;
-/// Where the page is where no agent ever started.
+/// Address of the page if no agent has been started yet.
 const DEFAULT_LINK: &str = "http://127.0.0.1:8420/";
 const HOUR_MS: u64 = 60 * 60 * 1000;
-/// As coarse as the time of a token's last use is kept.
+/// Resolution of a token's last use.
 const COARSE_MS: u64 = 10 * 60 * 1000;
 
-/// Why tokens are as they were.
+/// Why the command failed.
 #[derive(Debug, Error)]
 pub enum Error {
-    /// There is no place for them.
+    /// The data directory is unavailable.
     #[error(transparent)]
     Folder(#[from] folders::Error),
-    /// They cannot be read or changed.
+    /// The tokens cannot be read or changed.
     #[error(transparent)]
     File(#[from] FileError),
 }
 
 impl Error {
-    /// What to try instead.
+    /// Suggested remedy.
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Folder(error) => Some(error.hint()),
@@ -68,12 +62,12 @@ impl InDataFolder for Request {
 const SCOPE: Flag<Request> = Flag {
     name: "scope",
     value: Some("view|control"),
-    doc: "view: see everything; control: change and delete as well\n[default: view]",
+    doc: "view: read only; control: also start, change and delete\n[default: view]",
     set: |request, text| {
         request.scope = Some(match text {
             "view" => Scope::View,
             "control" => Scope::Control,
-            _ => return Err(Refusal { why: format!("{text:?} is neither view nor control"), meant: None }),
+            _ => return Err(InvalidValue::not_one_of(text, &["view", "control"])),
         });
         Ok(())
     },
@@ -97,7 +91,7 @@ pub const COMMAND: Command = Command {
     name: "token",
     summary: "Manage access tokens",
     about: "\
-Manages who may watch this machine. A running `headroom serve` notices within a second.",
+Manages access tokens. A running `headroom serve` applies changes within a second.",
     usage: &["headroom token COMMAND"],
     subcommands: &[&ADD, &LIST, &REVOKE, &PAIR],
     exits: EXITS,
@@ -112,14 +106,14 @@ const ADD: Command = Command {
     name: "token add",
     summary: "Print a new token, for a script or for Prometheus",
     about: "\
-Prints a new token, for a script or for Prometheus. It is shown this once: only its hash
-is stored.",
+Prints a new token for a script or for Prometheus. It cannot be shown again, because only
+its hash is stored.",
     usage: &["headroom token add NAME [--scope view|control]"],
     options: || shown(GIVING_FLAGS),
     words: Words::Name,
     exits: EXITS,
     examples: &["headroom token add prometheus > headroom.token"],
-    run: |args| run(&ADD, GIVING_FLAGS, args, |words| named(&ADD, words).map(What::Add)),
+    run: |args| run(&ADD, GIVING_FLAGS, args, |words| named(&ADD, words).map(TokenAction::Add)),
     ..Command::EMPTY
 };
 
@@ -127,13 +121,12 @@ const LIST: Command = Command {
     name: "token list",
     summary: "List the tokens",
     about: "\
-Lists the tokens. When a token was last used is stored to ten minutes: requests of a page
-do not write to the disk each time.",
+Lists the tokens. The time of last use is stored every ten minutes at most.",
     usage: &["headroom token list [--json]"],
     options: || shown(LIST_FLAGS),
     exits: &[(0, "the tokens are listed"), (1, "their file is damaged or held by another program")],
     examples: &["headroom token list --json"],
-    run: |args| run(&LIST, LIST_FLAGS, args, |words| alone(&LIST, words).map(|()| What::List)),
+    run: |args| run(&LIST, LIST_FLAGS, args, |words| alone(&LIST, words).map(|()| TokenAction::List)),
     ..Command::EMPTY
 };
 
@@ -146,7 +139,7 @@ const REVOKE: Command = Command {
     words: Words::Name,
     exits: EXITS,
     examples: &["headroom token revoke prometheus"],
-    run: |args| run(&REVOKE, REVOKE_FLAGS, args, |words| named(&REVOKE, words).map(What::Revoke)),
+    run: |args| run(&REVOKE, REVOKE_FLAGS, args, |words| named(&REVOKE, words).map(TokenAction::Revoke)),
     ..Command::EMPTY
 };
 
@@ -154,22 +147,22 @@ const PAIR: Command = Command {
     name: "token pair",
     summary: "Print a link that pairs one browser",
     about: "\
-Prints a link that gives a browser a token of its own, valid once, for ten minutes, and
-shows it as a QR code if the server is reachable from other devices.",
+Prints a link that pairs one browser within ten minutes. If the server is reachable from
+other devices, it also prints a QR code.",
     usage: &["headroom token pair [--scope view|control]"],
     options: || shown(GIVING_FLAGS),
     exits: &[(0, "the link is printed"), (1, "the tokens' file is damaged or held by another program")],
     examples: &["headroom token pair --scope control"],
-    run: |args| run(&PAIR, GIVING_FLAGS, args, |words| alone(&PAIR, words).map(|()| What::Pair)),
+    run: |args| run(&PAIR, GIVING_FLAGS, args, |words| alone(&PAIR, words).map(|()| TokenAction::Pair)),
     ..Command::EMPTY
 };
 
-/// Runs a subcommand, which makes of its words what is to be done.
+/// Runs a subcommand. `what` converts its arguments to an action.
 fn run(
     command: &Command,
     flags: &[Flag<Request>],
     args: Vec<OsString>,
-    what: fn(&[String]) -> Result<What<'_>, UsageError>,
+    what: fn(&[String]) -> Result<TokenAction<'_>, UsageError>,
 ) -> Result<Exit, super::Error> {
     let mut request = Request::default();
     let take = |request: &mut Request, word: Word| match word {
@@ -179,19 +172,25 @@ fn run(
         }
         other => Err(refusal(command.name, flags, other)),
     };
-    if parse(command.name, flags, args, &mut request, take)? == Parsed::Help {
+    if parse(command.name, flags, args, &mut request, take)? == ParsedArgs::Help {
         return command.print_help();
     }
     let what = what(&request.words)?;
     let folder = folders::data(request.data_dir.as_deref()).map_err(Error::from)?;
     let file = AccessFile::of(&folder);
     let (data, note) = what.done(&file, &request).map_err(Error::from)?;
-    print::data(&data)?;
+    if let Err(error) = print::data(&data) {
+        if let TokenAction::Add(name) = what {
+            // A token that was not printed cannot be used.
+            file.change(|book| book.revoke(name)).map_err(Error::from)?;
+        }
+        return Err(error.into());
+    }
     print::note(&note);
     Ok(Exit::Success)
 }
 
-/// The one word of a subcommand that takes a name.
+/// The argument of a subcommand that requires a name.
 fn named<'a>(command: &Command, words: &'a [String]) -> Result<&'a str, UsageError> {
     match words {
         [] => Err(UsageError::Missing { command: command.name, what: "a NAME" }),
@@ -200,7 +199,7 @@ fn named<'a>(command: &Command, words: &'a [String]) -> Result<&'a str, UsageErr
     }
 }
 
-/// No word, of a subcommand that takes none.
+/// Rejects arguments of a subcommand that accepts none.
 fn alone(command: &Command, words: &[String]) -> Result<(), UsageError> {
     match words.first() {
         None => Ok(()),
@@ -208,16 +207,16 @@ fn alone(command: &Command, words: &[String]) -> Result<(), UsageError> {
     }
 }
 
-/// What is to be done.
-enum What<'a> {
+/// Action of a subcommand.
+enum TokenAction<'a> {
     Add(&'a str),
     List,
     Revoke(&'a str),
     Pair,
 }
 
-impl What<'_> {
-    /// Does it; what is printed as data and what beside it.
+impl TokenAction<'_> {
+    /// Performs the action. Returns the data to print and a note.
     fn done(&self, file: &AccessFile, request: &Request) -> Result<(String, String), FileError> {
         let scope = request.scope.unwrap_or(Scope::View);
         match *self {
@@ -270,11 +269,11 @@ struct Row<'a> {
     name: &'a str,
     scope: Scope,
     created_ms: u64,
-    /// Null for never.
+    /// `null` for never.
     last_used_ms: Option<u64>,
 }
 
-fn json(book: &Book) -> String {
+fn json(book: &TokenFile) -> String {
     let tokens = book.tokens.iter().map(|token| Row {
         name: &token.name,
         scope: token.scope,
@@ -285,7 +284,7 @@ fn json(book: &Book) -> String {
     serde_json::to_string_pretty(&document).unwrap_or_default() + "\n"
 }
 
-fn table(book: &Book, now_ms: u64) -> String {
+fn table(book: &TokenFile, now_ms: u64) -> String {
     let rows = book.tokens.iter().map(|token| {
         let scope = match token.scope {
             Scope::View => "view",
@@ -303,7 +302,7 @@ fn table(book: &Book, now_ms: u64) -> String {
     })
 }
 
-/// About how long since.
+/// Approximate time since `time_ms`.
 fn ago(time_ms: u64, now_ms: u64) -> String {
     let hours = now_ms.saturating_sub(time_ms) / HOUR_MS;
     match hours {

@@ -1,12 +1,13 @@
-//! `headroom train`: nanoGPT's train.py on this machine's card or CPU.
+//! `headroom train`: nanoGPT's train.py on this machine's GPU or CPU.
 //!
-//! [`options`] reads the words, [`start`] puts a run together and [`engine`] is what computes it; [`report`] and [`planned`]
-//! word what happens. Here the run runs.
+//! [`options`] parses the arguments, [`start`] prepares a run and [`engine`] provides its compute device. [`report`]
+//! and [`planned`] format messages. This module executes the run.
 
 mod engine;
 mod error;
+mod folder;
 mod options;
-mod planned;
+mod plan_output;
 mod report;
 mod start;
 
@@ -20,54 +21,90 @@ use std::{
 };
 
 use headroom_kernels::training::{Training, TrainingError};
-use headroom_shared::text;
+use headroom_text as text;
 
 use super::{
     Exit,
-    args::{Parsed, parse_with},
+    args::{ParsedArgs, parse_with},
     plan::{options::is_value, sources},
     print,
 };
-use crate::train::{
-    checkpoint::{self, State, Store},
-    run::{Ending, Event, Run},
-    settings::SEED,
-    stop,
-};
 use engine::Engine;
 pub use error::Error;
+use headroom_agent_core::platform::{self, file_bytes_max};
+use headroom_train::{
+    checkpoint::{self, CheckpointError, State},
+    run::{Event, Run, RunOutcome},
+    settings::SEED,
+    status::{self, End, ProgramEnd, Reporter, Status},
+    stop,
+    throughput::PeakRate,
+};
 pub use options::COMMAND;
 use options::{FLAGS, Request, take_word};
-use start::{Planned, Start};
+use start::{PlannedRun, StartableRun};
+
+/// Name of the built-in default config in messages.
+const STORIES_NAME: &str = "config/stories.py (built in)";
+/// Number of runs listed in a message.
+const LISTED_MAX: usize = 8;
 
 /// Runs the command.
 ///
 /// # Errors
-/// The words cannot be used, the run cannot start, or it ended early.
+/// The arguments are invalid, the run cannot start, or it ended early.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, super::Error> {
     let mut request = Request::default();
     let takes = |key: &str, word: &OsStr| is_value(key, word, SEED);
-    if parse_with(COMMAND.name, FLAGS, args, &mut request, take_word, takes)? == Parsed::Help {
+    if parse_with(COMMAND.name, FLAGS, args, &mut request, take_word, takes)? == ParsedArgs::Help {
         return COMMAND.print_help();
     }
-    let given = sources(&request.given).map_err(Error::from)?;
     if request.plan {
-        let planned = Planned::of(&request, given).map_err(super::Error::from)?;
-        let Some(Planned { run, gpt, engine, disk }) = planned else { return Ok(Exit::Usage) };
-        print::data(&planned::document(&gpt, &engine, (&run.out_dir, disk), request.json))?;
-        // What does not fit is said in the same words as where it is to be trained.
+        let given = sources(&request.given).map_err(Error::from)?;
+        let planned = PlannedRun::of(&request, given).map_err(super::Error::from)?;
+        let Some(PlannedRun { run, gpt, engine, disk }) = planned else { return Ok(Exit::Usage) };
+        print::data(&plan_output::document(&gpt, &engine, (&run.out_dir, disk), request.json))?;
+        // A plan that does not fit fails with the same message as a run.
         engine.check(&gpt, &run, &request).map_err(super::Error::from)?;
+        if let Some(disk) = disk {
+            let checked = plan_output::check_disk(&engine, &run.out_dir, disk);
+            let checked = checked.map_err(|error| match error {
+                error @ CheckpointError::Folder { .. } => Error::Checkpoint(error),
+                error => Error::PlannedDisk(error),
+            });
+            checked.map_err(super::Error::from)?;
+        }
         return Ok(Exit::Success);
     }
-    // Before anything that takes its time.
-    let stop = interrupts().map_err(super::Error::from)?;
-    let Some(mut start) = Start::of(&request, given).map_err(super::Error::from)? else { return Ok(Exit::Usage) };
-    let trained = start.train(&request, &stop);
-    trained.map_err(|error| start.engine.explained(error)).map_err(super::Error::from)
+    let reporter = Reporter::from_environment();
+    reporter.report(Status::Started);
+    let trained = train(&request, &reporter);
+    let ended = trained.as_ref().map_or_else(Error::ended, |(_, ended)| ended.clone());
+    let trained = trained.map(|(exit, _)| exit).map_err(super::Error::from);
+    let exit = trained.as_ref().map_or_else(super::Error::exit, |exit| *exit);
+    reporter.report(Status::Ended(ProgramEnd { status: Some(exit.code()), ..ended }));
+    trained
 }
 
-impl Start {
-    fn train(&mut self, request: &Request, stop: &AtomicBool) -> Result<Exit, Error> {
+fn train(request: &Request, reporter: &Reporter) -> Result<(Exit, ProgramEnd), Error> {
+    let given = sources(&request.given)?;
+    // Before any long operation.
+    let stop = interrupts(reporter)?;
+    let Some(mut start) = StartableRun::of(request, given)? else {
+        return Ok((Exit::Usage, ProgramEnd::new(End::Failed)));
+    };
+    let trained = start.train(request, &stop, reporter);
+    trained.map_err(|error| start.engine.explained(error))
+}
+
+impl StartableRun {
+    fn train(
+        &mut self,
+        request: &Request,
+        stop: &AtomicBool,
+        reporter: &Reporter,
+    ) -> Result<(Exit, ProgramEnd), Error> {
+        let unbegun = (Exit::Of(status::STOPPED_EXIT_STATUS), ProgramEnd::new(End::Stopped));
         let is_asked_to_end = || {
             let is_asked = stop.load(Ordering::Relaxed);
             if is_asked {
@@ -75,30 +112,33 @@ impl Start {
             }
             is_asked
         };
-        print::note(&report::start(self));
+        if let Some(what) = plan_output::recomputed(&self.engine) {
+            reporter.report(Status::Recomputes { what: what.into() });
+        }
+        print::note(&self.summary());
         self.engine.check(&self.gpt, &self.run, request)?;
         if is_asked_to_end() {
-            return Ok(Exit::Of(stop::EXIT_STATUS));
+            return Ok(unbegun);
         }
-        // Memory before the folder: where none is left, nothing else was touched.
+        // Memory is allocated before the directory is created, so a failure leaves no files.
         let mut ready = self.engine.ready(&self.gpt, &self.run, request)?;
         let trainer = &mut *ready.trainer;
-        print::note(&planned::allocated(trainer.allocated_bytes(), self.engine.planned_bytes()));
-        let store = Store::open(&self.run.out_dir)?;
+        print::note(&plan_output::allocated(trainer.allocated_bytes(), self.engine.planned_bytes()));
+        let store = self.folder.open(&mut self.run)?;
         if store.n_removed() > 0 {
             print::note(&format!("Removed {} unfinished files of a run that was killed.\n", store.n_removed()));
         }
         if self.checkpoint.is_none() {
             store.replace_other();
         }
-        // An evaluation alone saves nothing.
-        if !self.run.eval_only {
-            store.check(self.disk, checkpoint::free_bytes(&self.run.out_dir))?;
+        if let Some(disk) = self.disk {
+            disk.check(&self.run.out_dir, checkpoint::free_bytes(&self.run.out_dir), file_bytes_max())?;
+            store.check()?;
         }
         let kept = self.checkpoint.as_ref().map(|checkpoint| checkpoint.meta.state.iter_num);
         let state = self.fill(trainer)?;
         if is_asked_to_end() {
-            return Ok(Exit::Of(stop::EXIT_STATUS));
+            return Ok(unbegun);
         }
         let run = Run {
             config: self.run.config(&self.settings, &self.engine.device_name()),
@@ -110,49 +150,65 @@ impl Start {
             store: &store,
             state,
             kept,
-            peak_flops: ready.peak_flops,
-            is_peak_measured: matches!(self.engine, Engine::Cpu { .. }),
+            peak: PeakRate { flops: ready.peak_flops, is_measured: matches!(self.engine, Engine::Cpu { .. }) },
             on_save_error: request.on_save_error,
             save_every: request.save_every,
         };
         let mut unread = None;
+        let (mut iteration, mut checkpoint) = (None, kept);
         let ending = run.run(stop, &mut |event| {
+            match &event {
+                Event::Stepped(step) => iteration = Some(step.iter),
+                Event::Saved { iter, .. } => checkpoint = Some(*iter),
+                Event::NotSaved { iter, why } => {
+                    reporter.report(Status::NotSaved { iter: *iter, why: why.clone().into() });
+                }
+                Event::Evaluating { .. } | Event::Evaluated { .. } => {}
+            }
             if let Event::NotSaved { .. } = event {
                 print::error(&report::event(&event, &self.run, false));
+                if !request.json {
+                    return;
+                }
             }
             let line = report::event(&event, &self.run, request.json);
-            if let Err(error) = print::data(&line) {
-                // Whoever read has gone; what was learnt is kept.
+            // A watched run outlives the processes that pass its output on.
+            if let Err(error) = print::data(&line)
+                && !reporter.has_open_output()
+            {
+                // The reader of the output is gone; the progress is saved.
                 stop.store(true, Ordering::Relaxed);
                 unread = Some(error);
             }
         })?;
         let best = store.best();
+        let ended = |end| ProgramEnd { iteration, checkpoint, ..ProgramEnd::new(end) };
         match ending {
-            Ending::Done { kept: Some(_) } => {
+            RunOutcome::Done { kept: Some(_) } => {
                 print::note(&report::done(&self.run, &self.dataset, best.as_deref()));
-                return Ok(Exit::Success);
+                return Ok((Exit::Success, ended(End::Finished)));
             }
-            Ending::Done { kept: None } => {
+            RunOutcome::Done { kept: None } => {
                 print::note(report::DONE_UNSAVED);
-                return Ok(Exit::Success);
+                return Ok((Exit::Success, ended(End::Finished)));
             }
-            Ending::Saved => {
-                let command = report::resume_command(request, &self.run, self.is_moved);
+            RunOutcome::Saved => {
+                let command = report::resume_command(request, &self.run, self.folder.is_moved);
                 let best = best.as_deref().map(report::best).unwrap_or_default();
                 print::note(&format!("\n{}\n  {command}\n{best}", text::STOPPED_SAVED));
             }
-            Ending::NotSaved { kept } => print::error(&format!("\n{}\n", report::not_saved(kept))),
+            RunOutcome::NotSaved { kept } => print::error(&format!("\n{}\n", report::not_saved(kept))),
         }
-        Ok(match unread {
-            // The reader had seen enough, as with `head`.
+        let exit = match unread {
+            // The reader had read enough, as with `head`.
             Some(error) if error.is_closed_pipe() => Exit::Success,
             Some(_) => Exit::InputOutput,
-            None => Exit::Of(stop::EXIT_STATUS),
-        })
+            None => Exit::Of(status::STOPPED_EXIT_STATUS),
+        };
+        Ok((exit, ended(End::Stopped)))
     }
 
-    /// Gives the model its weights, and the run its place.
+    /// Copies the weights to the trainer and returns the run's state.
     fn fill(&mut self, trainer: &mut dyn Training) -> Result<State, TrainingError> {
         if let Some(checkpoint) = self.checkpoint.take() {
             trainer.set_params(&checkpoint.params)?;
@@ -167,18 +223,22 @@ impl Start {
     }
 }
 
-/// What the interrupt key sets, and the file that asks for the end; pressed again it ends the program, as it does
-/// otherwise.
-fn interrupts() -> Result<Arc<AtomicBool>, Error> {
+/// Flag set by an interrupt, a hang-up or the stop file. A second interrupt ends the program immediately. A hang-up that
+/// is ignored from the start, as with `nohup`, stays ignored.
+fn interrupts(reporter: &Reporter) -> Result<Arc<AtomicBool>, Error> {
     use signal_hook::{consts::TERM_SIGNALS, flag};
     let stop = Arc::new(AtomicBool::new(false));
     for &signal in TERM_SIGNALS {
-        // In this order: the first signal finds the flag unset.
+        // The order matters: the first signal must find the flag unset.
         flag::register_conditional_default(signal, Arc::clone(&stop)).map_err(Error::Signal)?;
         flag::register(signal, Arc::clone(&stop)).map_err(Error::Signal)?;
     }
+    if let Some(hang_up) = platform::hang_up() {
+        // A closed terminal sends several, so a second one does not end the program.
+        flag::register(hang_up, Arc::clone(&stop)).map_err(Error::Signal)?;
+    }
     if let Some(file) = env::var_os(stop::VARIABLE) {
-        stop::follow(file.into(), Arc::clone(&stop)).map_err(Error::Signal)?;
+        stop::follow(file.into(), Arc::clone(&stop), reporter.clone()).map_err(Error::Signal)?;
     }
     Ok(stop)
 }

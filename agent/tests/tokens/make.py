@@ -1,4 +1,4 @@
-"""Writes gpt2.json: texts and their GPT-2 ids as Hugging Face's `tokenizers` gives them from GPT-2's own files.
+"""Writes gpt2.json: texts and their GPT-2 token IDs, from Hugging Face's `tokenizers` with GPT-2's own files.
 
     python make.py encoder.json vocab.bpe > gpt2.json
 """

@@ -1,4 +1,4 @@
-//! On the CPU: what a run prints, that it goes on where it stopped, and that nothing is lost.
+//! Training on the CPU: its output, resuming where a run stopped, and no loss of checkpoints.
 
 use std::{
     collections::BTreeMap,
@@ -32,7 +32,7 @@ fn a_run_that_is_resumed_is_the_run_that_was_not() {
     let folder = folder();
     let whole = losses(&finished(&mut tiny(folder.path(), &["--max_iters=12", "--out_dir=whole"])).stdout);
     let mut parts = losses(&finished(&mut tiny(folder.path(), &["--max_iters=5", "--out_dir=parts"])).stdout);
-    // The checkpoint knows the rest.
+    // The checkpoint contains all other keys.
     let resume = [
         "train",
         "--json",
@@ -57,7 +57,7 @@ fn another_seed_is_another_run() {
     assert_ne!(run("--seed=1"), run("--seed=2"));
 }
 
-/// Starts a run and waits for its first line.
+/// Starts a run and reads its first line.
 fn started(folder: &Path, more: &[&str]) -> (Child, Vec<u8>) {
     let mut child = tiny(folder, more).stderr(Stdio::inherit()).spawn().expect("it starts");
     let mut first = Vec::new();
@@ -80,11 +80,11 @@ fn the_interrupt_key_finishes_the_iteration_saves_and_says_how_to_go_on() {
     let output = child.wait_with_output().expect("it ends");
     assert_eq!(output.status.code(), Some(130), "`train && export` stops here");
     out.extend(&output.stdout);
-    // None was trained where the key was quicker than the first.
+    // No iteration was trained if the interrupt came before the first.
     let next = losses(&out).keys().last().map_or(0, |last| last + 1);
     let more = ["--init_from=resume", &format!("--max_iters={}", next + 2)];
     let resumed = losses(&finished(&mut tiny(folder.path(), &more)).stdout);
-    assert_eq!(resumed.keys().next(), Some(&next), "nothing is done twice and nothing left out");
+    assert_eq!(resumed.keys().next(), Some(&next), "every iteration runs exactly once");
 }
 
 #[cfg(unix)]
@@ -95,17 +95,17 @@ fn a_run_that_cannot_save_as_it_is_stopped_says_which_checkpoint_is_the_last() {
     let more = ["--init_from=resume", "--max_iters=100000000", "--eval_interval=1000000000"];
     let mut command = tiny(folder.path(), &more);
     let mut child = command.spawn().expect("it starts");
-    // It goes on from iteration 4, whose line says that it was read.
+    // The run resumes from iteration 4, so its first line shows that the checkpoint was read.
     let mut stdout = BufReader::new(child.stdout.take().expect("it is piped"));
     let mut line = String::new();
     stdout.read_line(&mut line).expect("a line");
-    // No file takes the place of a folder, whoever the test runs as.
+    // No file can replace a directory, whichever user runs the test.
     let place = folder.path().join("out/ckpt.safetensors");
     fs::remove_file(&place).expect("it is there");
-    fs::create_dir(&place).expect("its place is free");
+    fs::create_dir(&place).expect("the path is free");
     let reads = std::thread::spawn(move || stdout.read_to_end(&mut Vec::new()));
-    let told = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill is there");
-    assert!(told.success());
+    let status = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill is there");
+    assert!(status.success());
     let output = child.wait_with_output().expect("it ends");
     reads.join().expect("it ends").expect("it can be read");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -115,7 +115,7 @@ fn a_run_that_cannot_save_as_it_is_stopped_says_which_checkpoint_is_the_last() {
     }
 }
 
-/// How often the program is killed.
+/// The number of times the program is killed.
 const KILLS: u64 = 200;
 
 #[test]
@@ -127,13 +127,13 @@ fn a_run_that_is_killed_at_any_moment_loses_no_checkpoint_and_changes_no_loss() 
         let has_checkpoint = folder.path().join("out/ckpt.safetensors").exists();
         let from = if has_checkpoint { "--init_from=resume" } else { "--init_from=scratch" };
         let (mut child, first) = started(folder.path(), &["--max_iters=1000000", from]);
-        assert!(!first.is_empty(), "kill {kill}: the checkpoint before was not taken");
+        assert!(!first.is_empty(), "kill {kill}: it did not resume from the previous checkpoint");
         std::thread::sleep(Duration::from_micros(moments.below(30_000)));
         child.kill().expect("it runs");
         let output = child.wait_with_output().expect("it ended");
         for (iter, loss) in losses(&output.stdout) {
             let before = seen.entry(iter).or_insert_with(|| loss.clone());
-            assert_eq!(*before, loss, "kill {kill}: iteration {iter} came out otherwise");
+            assert_eq!(*before, loss, "kill {kill}: iteration {iter} has a different loss");
         }
         survived += u64::from(has_checkpoint);
     }
@@ -161,14 +161,14 @@ fn a_plan_is_what_is_allocated() {
 }
 
 #[test]
-fn what_cannot_be_trained_is_said() {
+fn untrainable_config_is_reported() {
     let folder = folder();
     let refused = |more: &[&str], code, words: &[&str]| refused(&mut tiny(folder.path(), more), code, words);
     refused(&["--device=mps"], 2, &["device is \"mps\"", "auto, cpu, cuda, or cuda:1", "hint: --device=cpu"]);
     refused(&["--dtype=int8"], 2, &["dtype is \"int8\"", "bfloat16"]);
-    refused(&["--recompute=all"], 2, &["\"all\" is none of auto, none, gelu, attention, block"]);
+    refused(&["--recompute=all"], 2, &["\"all\" is not one of auto, none, gelu, attention, block"]);
     refused(&["--vram=12"], 2, &["12 bytes", "--vram 12GiB"]);
-    refused(&["--n_head=3"], 2, &["n_embd is 8, which n_head 3 does not divide"]);
+    refused(&["--n_head=3"], 2, &["n_embd (8) must be divisible by n_head (3)"]);
     refused(&["--beta1=1.5"], 2, &["beta1 is 1.5", "below 1"]);
     refused(&["--eval_interval=0"], 2, &["eval_interval is 0"]);
     refused(&["--seed=-1"], 2, &["seed"]);
@@ -202,11 +202,12 @@ fn a_run_that_diverges_keeps_its_checkpoint() {
 }
 
 #[test]
-fn a_run_that_forgets_what_it_learnt_stops_and_keeps_its_checkpoint() {
+fn diverging_run_stops_and_keeps_its_checkpoint() {
     let folder = folder();
     let learnt = ["--max_iters=300", "--eval_interval=300", "--warmup_iters=10", "--decay_lr=False", "--dropout=0.0"];
     finished(&mut tiny(folder.path(), &learnt));
-    // It begins with what it knows and learns ever faster; its gradients are clipped, so that no value overflows.
+    // The run begins with trained weights and a growing learning rate. Gradients are clipped, so that no value
+    // overflows.
     let wild = [
         "--init_from=resume",
         "--max_iters=100000",
@@ -227,9 +228,9 @@ fn a_run_that_forgets_what_it_learnt_stops_and_keeps_its_checkpoint() {
     }
     let is_number = |loss: &String| loss.parse::<f64>().is_ok_and(f64::is_finite);
     assert!(losses(&output.stdout).values().all(is_number), "no value overflowed");
-    // It learnt on while it was slow. What is kept is of then, and knows it still.
+    // The model still learned while the rate was low. The kept checkpoint is of that time, and still predicts the text.
     let number = |before: &str| {
-        let rest = said.rsplit_once(before).expect("it is said").1;
+        let rest = said.rsplit_once(before).expect("it is printed").1;
         rest.split(' ').next().and_then(|word| word.parse::<f64>().ok()).expect("a number")
     };
     let kept = number("the checkpoint of iteration ");
@@ -247,7 +248,7 @@ fn a_run_that_forgets_what_it_learnt_stops_and_keeps_its_checkpoint() {
 #[test]
 fn the_interrupt_key_ends_an_evaluation() {
     let folder = folder();
-    // It would take hours. What it prints first says how far it is.
+    // The evaluation would take hours. The first line reports its progress.
     let (child, first) = started(folder.path(), &["--eval_iters=1000000000"]);
     let first: Value = serde_json::from_slice(&first).expect("JSON");
     assert!(first["evaluated_batches"].as_u64().is_some_and(|done| done > 0), "{first}");
@@ -282,7 +283,7 @@ fn a_model_that_learnt_writes_what_it_learnt() {
     assert_eq!(text.chars().count(), "The quick".len() + 30 + 1);
     assert_eq!(sample(&["--seed", "5", "--temperature", "2"]), sample(&["--seed", "5", "--temperature", "2"]));
     assert_ne!(sample(&["--seed", "5", "--temperature", "2"]), sample(&["--seed", "6", "--temperature", "2"]));
-    // Its data has no new line to begin with, and one capital.
+    // The data contain no newline to begin with, and only one capital.
     let unasked = finished(&mut headroom(folder.path(), &["sample", "--ckpt", "out", "--temperature", "0"])).stdout;
     assert!(unasked.starts_with(b"The "), "{:?}", String::from_utf8_lossy(&unasked));
     let refused = |args: &[&str], code, words: &[&str]| refused(&mut headroom(folder.path(), args), code, words);
@@ -303,7 +304,7 @@ fn a_run_that_is_done_says_what_writes_only_where_something_was_saved() {
         assert!(said.ends_with("Done, and nothing was saved.\n"), "{said}");
         assert!(!folder.path().join("out/ckpt.safetensors").exists());
     }
-    // Its data have no capital but one.
+    // The data contain only one capital.
     let said = said(&["--always_save_checkpoint=True"]);
     assert!(said.ends_with("Done. Let it write:\n  headroom sample --ckpt out\n"), "{said}");
 }

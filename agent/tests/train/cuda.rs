@@ -1,4 +1,4 @@
-//! On a card, which is a scenario: the program is as it is, and its kernels run in the emulator.
+//! Training on an emulated GPU. The program is unchanged, and the emulator runs its kernels.
 
 use std::{
     collections::BTreeMap,
@@ -7,15 +7,15 @@ use std::{
     process::{Command, Output},
 };
 
-use headroom_fake_cuda::{Card, FaultAt, Scenario};
+use headroom_fake_cuda::{FakeGpu, FaultAt, Scenario};
 use headroom_fake_nvml::Stage;
-use headroom_shared::nanogpt::printed::{Printed, Reader};
+use headroom_protocol::printed::{PrintedInfo, Reader};
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::started::{finished, folder, headroom, losses, refused};
 
-/// A model with heads that the kernels take.
+/// A model whose head size the kernels support.
 const TINY: [&str; 15] = [
     "train",
     "--json",
@@ -34,7 +34,7 @@ const TINY: [&str; 15] = [
     "--min_lr=1e-3",
 ];
 
-/// A machine: a folder with a data set, a driver, and no NVML unless a test has one.
+/// A machine: a directory with a data set, and a driver. It has no NVML unless a test adds one.
 pub struct Machine {
     folder: TempDir,
     drivers: TempDir,
@@ -60,7 +60,7 @@ impl Machine {
         command.env("HEADROOM_CUDA", headroom_fake_cuda::library().expect("it was built"));
         command.env(headroom_fake_cuda::VARIABLE, self.drivers.path().join("scenario.json"));
         command.env("HEADROOM_NVML", self.drivers.path().join("no-nvml.so"));
-        // A library of the host's knows nothing of this card.
+        // The host's cuBLASLt cannot use the emulated GPU.
         command.env("HEADROOM_CUBLASLT", "off");
         command
     }
@@ -69,7 +69,7 @@ impl Machine {
         self.headroom(&[&TINY, more].concat())
     }
 
-    /// What a plan says.
+    /// Returns the plan of the tiny model as JSON.
     #[track_caller]
     pub fn plan(&self, more: &[&str]) -> Value {
         let output = finished(&mut self.tiny(&[more, &["--plan"]].concat()));
@@ -77,10 +77,10 @@ impl Machine {
     }
 }
 
-/// A card with another memory.
-fn card(total_bytes: u64, others_bytes: u64) -> Scenario {
-    let card = Card { total_bytes, others_bytes, ..Card::default() };
-    Scenario { cards: vec![card], ..Scenario::default() }
+/// Returns a scenario with one GPU of this memory, in bytes, of which other processes hold `others_bytes`.
+fn gpu(total_bytes: u64, others_bytes: u64) -> Scenario {
+    let gpu = FakeGpu { total_bytes, others_bytes, ..FakeGpu::default() };
+    Scenario { gpus: vec![gpu], ..Scenario::default() }
 }
 
 pub const MIB: u64 = 1 << 20;
@@ -94,12 +94,12 @@ pub fn number(digits: &str) -> f64 {
 }
 
 #[test]
-fn a_run_on_a_card_learns_in_the_memory_that_was_planned() {
+fn a_run_on_a_gpu_learns_in_the_memory_that_was_planned() {
     let machine = Machine::of(&Scenario::default());
     let plan = machine.plan(&["--device=cuda"]);
     assert_eq!((plan["device"].as_str(), plan["fits"].as_bool()), (Some("cuda:0"), Some(true)), "{plan}");
     assert_eq!(plan["recompute"], serde_json::json!(["none", "none"]));
-    let Card { total_bytes, context_bytes, .. } = Card::default();
+    let FakeGpu { total_bytes, context_bytes, .. } = FakeGpu::default();
     assert_eq!(plan["free_bytes"].as_u64(), Some(total_bytes - context_bytes));
     assert_eq!(plan["reserve_bytes"].as_u64(), Some(256 * MIB));
     for buffer in plan["buffers"].as_array().expect("a list") {
@@ -108,9 +108,9 @@ fn a_run_on_a_card_learns_in_the_memory_that_was_planned() {
     }
 
     let output = finished(&mut machine.tiny(&["--device=cuda", "--max_iters=20", "--lr_decay_iters=20"]));
-    let told = said(&output);
-    assert!(told.contains("On NVIDIA GeForce RTX 4070 (cuda:0), bfloat16"), "{told}");
-    assert!(told.contains(&format!("Allocated {} bytes, as planned.", plan["bytes"])), "{told}");
+    let output_text = said(&output);
+    assert!(output_text.contains("On NVIDIA GeForce RTX 4070 (cuda:0), bfloat16"), "{output_text}");
+    assert!(output_text.contains(&format!("Allocated {} bytes, as planned.", plan["bytes"])), "{output_text}");
     let losses = losses(&output.stdout);
     assert_eq!(losses.len(), 21);
     let (first, last) = (number(&losses[&0]), number(&losses[&20]));
@@ -127,9 +127,9 @@ fn a_run_on_a_card_learns_in_the_memory_that_was_planned() {
     }
 }
 
-/// Fifty iterations on the CPU, on the card, and on both in turn; each draws the same batches and drops the same.
+/// Compares fifty iterations on the CPU, on the GPU, and on both in turn. All draw the same batches and dropout masks.
 #[test]
-fn cpu_card_and_resumed_runs_have_the_same_losses() {
+fn cpu_gpu_and_resumed_runs_have_the_same_losses() {
     let machine = Machine::of(&Scenario::default());
     let common = ["--n_layer=1", "--eval_interval=25", "--lr_decay_iters=50", "--dropout=0.1"];
     let run = |more: &[&str]| losses(&finished(&mut machine.tiny(&[&common, more].concat())).stdout);
@@ -145,25 +145,25 @@ fn cpu_card_and_resumed_runs_have_the_same_losses() {
     let rest = resume("--device=cuda", "--out_dir=parts");
     assert_eq!((rest.keys().next(), rest.len()), (Some(&25), 25));
     parts.extend(rest);
-    assert_eq!(parts, whole, "a run that goes on on its card is the run that was not stopped");
+    assert_eq!(parts, whole, "a run resumed on its GPU equals an uninterrupted run");
 
-    // bfloat16 rounds what is computed on the way to 3 digits; the losses of a model that learns feel it the later the
-    // more: 0.4 % at first, and 2 % in the end.
+    // bfloat16 rounds intermediate results to 3 digits, and the error of the losses grows during training. It is 0.4 %
+    // at first and 2 % at the end.
     let near = |others: &BTreeMap<u64, String>| {
         assert!(!others.is_empty());
         for (iter, loss) in others {
             let (want, got) = (number(&whole[iter]), number(loss));
             let tolerance = if *iter < 5 { 0.004 } else { 0.02 };
-            assert!((got - want).abs() <= tolerance * want, "iteration {iter}: {got}, and {want} on the card");
+            assert!((got - want).abs() <= tolerance * want, "iteration {iter}: {got}, and {want} on the GPU");
         }
     };
     let cpu = run(&["--device=cpu", "--max_iters=49", "--out_dir=cpu"]);
     assert_ne!(cpu, whole);
     near(&cpu);
-    // From the card to the CPU, …
+    // A run that begins on the GPU resumes on the CPU.
     fs::write(machine.path("parts/ckpt.safetensors"), half).expect("a file");
     near(&resume("--device=cpu", "--out_dir=parts"));
-    // … and from the CPU to the card.
+    // A run that begins on the CPU resumes on the GPU.
     run(&["--device=cpu", "--max_iters=24", "--out_dir=began-on-cpu"]);
     near(&resume("--device=auto", "--out_dir=began-on-cpu"));
 }
@@ -173,7 +173,7 @@ fn levels_of_recomputation_train_alike_in_less_memory() {
     let machine = Machine::of(&Scenario::default());
     let mut before: Option<(u64, _)> = None;
     for level in ["none", "block"] {
-        // More tokens than the vocabulary has, which is no multiple of anything.
+        // The batch has more tokens than the vocabulary, whose size is not a multiple of any tile.
         let level = format!("--recompute={level}");
         let bytes = machine.plan(&["--device=cuda", "--batch_size=8", &level])["bytes"].as_u64().expect("a size");
         let run =
@@ -189,37 +189,37 @@ fn levels_of_recomputation_train_alike_in_less_memory() {
 
 #[test]
 fn a_plan_is_made_for_what_is_free() {
-    // The context takes 256 MiB, others 1 GiB, and a run leaves 256 MiB.
-    let machine = Machine::of(&card(4096 * MIB, 1024 * MIB));
+    // The context takes 256 MiB, other processes hold 1 GiB, and a run leaves 256 MiB free.
+    let machine = Machine::of(&gpu(4096 * MIB, 1024 * MIB));
     let gpt2 = ["--device=cuda", "--n_layer=12", "--n_head=12", "--n_embd=384", "--block_size=32", "--batch_size=64"];
     let gpt2 = |more: &[&'static str]| machine.plan(&[&gpt2[..], more].concat());
     let plan = gpt2(&[]);
     assert_eq!(plan["free_bytes"].as_u64(), Some((4096 - 1024 - 256) * MIB));
     assert!(plan["bytes"].as_u64().expect("a size") > 512 * MIB, "{}", plan["bytes"]);
     assert_eq!(plan["recompute"][0], "none");
-    // As though there were less: something has to be computed again.
+    // With a smaller `--vram`, some activations must be recomputed.
     let less = gpt2(&["--vram=2GiB"]);
     let bytes = less["bytes"].as_u64().expect("a size");
     let free_bytes = less["free_bytes"].as_u64().expect("a size");
     assert_eq!(less["total_bytes"].as_u64(), Some(2048 * MIB));
     assert!(bytes + 256 * MIB <= free_bytes && less["recompute"][0] != "none", "{bytes} of {free_bytes}");
-    // And a card is not taken for a larger one.
+    // `--vram` cannot make a GPU larger than it is.
     assert_eq!(gpt2(&["--vram=80GiB"])["total_bytes"].as_u64(), Some(4096 * MIB));
 
     let small = ["train", "--dataset=fox", "--n_layer=2", "--n_embd=64", "--n_head=4", "--device=cuda", "--plan"];
     let text = finished(&mut machine.headroom(&small));
     let text = String::from_utf8(text.stdout).expect("text");
-    for words in ["It will allocate ", "Computed again in backward: ", "Free on the card: 2.75 GiB of 4.00 GiB"] {
+    for words in ["It will allocate ", "Computed again in backward: ", "Free GPU memory: 2.75 GiB of 4.00 GiB"] {
         assert!(text.contains(words), "{words:?} is not in: {text}");
     }
 }
 
-/// PyTorch needs 40.7 GiB for it.
+/// PyTorch needs 40.7 GiB for this run.
 #[test]
-fn gpt2_with_64_sequences_is_planned_for_a_card_of_12_gb() {
+fn gpt2_with_64_sequences_is_planned_for_a_gpu_of_12_gb() {
     /// 11.69 GiB.
     const VRAM: u64 = 12_552_041_923;
-    let machine = Machine::of(&card(80 << 30, 0));
+    let machine = Machine::of(&gpu(80 << 30, 0));
     let gpt2 = ["train", "--json", "--plan", "--dataset=fox", "--vocab_size=50257", "--device=cuda"];
     let more = ["--batch_size=64", "--block_size=1024", "--vram=11.69GiB", "--dtype=bfloat16", "--compile=True"];
     let output = finished(&mut machine.headroom(&[&gpt2[..], &more].concat()));
@@ -232,9 +232,9 @@ fn gpt2_with_64_sequences_is_planned_for_a_card_of_12_gb() {
 }
 
 #[test]
-fn lines_are_read_as_nanogpts_and_a_card_that_is_not_known_has_no_utilisation() {
-    let unknown = Card { name: "NVIDIA Prototype".to_owned(), ..Card::default() };
-    let machine = Machine::of(&Scenario { cards: vec![unknown], ..Scenario::default() });
+fn lines_are_read_as_nanogpts_and_a_gpu_that_is_not_known_has_no_utilisation() {
+    let unknown = FakeGpu { name: "NVIDIA Prototype".to_owned(), ..FakeGpu::default() };
+    let machine = Machine::of(&Scenario { gpus: vec![unknown], ..Scenario::default() });
     let args: Vec<&str> = TINY.into_iter().filter(|word| *word != "--json").chain(["--max_iters=1"]).collect();
     let output = finished(machine.headroom(&args).env("NO_COLOR", "1"));
     assert!(said(&output).contains("How fast NVIDIA Prototype could be is not known"), "{}", said(&output));
@@ -243,7 +243,7 @@ fn lines_are_read_as_nanogpts_and_a_card_that_is_not_known_has_no_utilisation() 
     text.lines().for_each(|line| reader.line(line, &mut |said| printed.push(said)));
     let iterations: Vec<_> = printed
         .iter()
-        .filter_map(|said| if let Printed::Iteration(iteration) = said { Some(iteration) } else { None })
+        .filter_map(|said| if let PrintedInfo::Iteration(iteration) = said { Some(iteration) } else { None })
         .collect();
     assert_eq!(iterations.iter().map(|iteration| iteration.iter).collect::<Vec<_>>(), [0, 1], "{text}");
     for iteration in iterations {
@@ -253,18 +253,18 @@ fn lines_are_read_as_nanogpts_and_a_card_that_is_not_known_has_no_utilisation() 
     assert!(text.contains(" tokens/s, lr 3.333e-3, norm ") && text.ends_with("saving checkpoint to out\n"), "{text}");
 }
 
-/// NVML's other half of the machine: who holds the card's memory.
+/// Adds an NVML in which another process holds memory of the GPU, and returns the library's path.
 fn held_by_another(machine: &Machine) -> PathBuf {
-    let mut scenario = headroom_fake_nvml::Scenario::of_cards(1);
-    scenario.cards[0].uuid = Card::default().uuid;
+    let mut scenario = headroom_fake_nvml::Scenario::of_gpus(1);
+    scenario.gpus[0].uuid = FakeGpu::default().uuid;
     let held = headroom_fake_nvml::Process { pid: 1 << 30, memory_used_bytes: Some(1200 * MIB), graphics: false };
-    scenario.cards[0].processes = vec![held];
+    scenario.gpus[0].processes = vec![held];
     Stage::new(&machine.drivers.path().join("nvml"), &[], &scenario).expect("a stage").library()
 }
 
 #[test]
-fn what_does_not_fit_is_refused_before_anything_is_touched() {
-    let machine = Machine::of(&card(1536 * MIB, 1200 * MIB));
+fn oversized_run_is_refused_before_any_write() {
+    let machine = Machine::of(&gpu(1536 * MIB, 1200 * MIB));
     let nvml = held_by_another(&machine);
     let large = ["--device=cuda", "--n_embd=256", "--batch_size=64", "--block_size=64"];
     let mut run = machine.tiny(&large);
@@ -272,12 +272,12 @@ fn what_does_not_fit_is_refused_before_anything_is_touched() {
         "the run takes",
         "with everything computed again, and 0 B of NVIDIA GeForce RTX 4070 (cuda:0) may be taken",
         "80 MiB are free, and 256 MiB are left alone",
-        "are missing; others on the card: process 1073741824 with 1.17 GiB",
+        "are missing; others on the GPU: process 1073741824 with 1.17 GiB",
         "hint: end what holds memory; --device=cpu",
     ];
     refused(run.env("HEADROOM_NVML", &nvml), 1, &words);
     assert!(!machine.path("out").exists(), "nothing was touched");
-    // A plan says the same, and what it would be.
+    // A plan reports the same shortfall and the levels of recomputation.
     let mut plan = machine.tiny(&[&large[..], &["--plan"]].concat());
     let output = plan.env("HEADROOM_NVML", &nvml).output().expect("it runs");
     let plan: Value = serde_json::from_slice(&output.stdout).expect("JSON");
@@ -285,13 +285,13 @@ fn what_does_not_fit_is_refused_before_anything_is_touched() {
     assert_eq!(plan["recompute"], serde_json::json!(["block", "block"]));
     assert!(said(&output).contains("are missing"));
 
-    // Where not even a context fits, the CPU does not quietly take the card's place.
-    machine.play(&card(1536 * MIB, 1500 * MIB));
-    let words = ["has no room for another process", "; others on the card: process 1073741824 with 1.17 GiB", "hint: "];
+    // If not even a context fits, `auto` does not silently fall back to the CPU.
+    machine.play(&gpu(1536 * MIB, 1500 * MIB));
+    let words = ["has no room for another process", "; others on the GPU: process 1073741824 with 1.17 GiB", "hint: "];
     refused(machine.tiny(&["--device=auto"]).env("HEADROOM_NVML", &nvml), 1, &words);
 
-    // Some of it would fit.
-    machine.play(&card(1536 * MIB, 960 * MIB));
+    // A smaller batch would fit.
+    machine.play(&gpu(1536 * MIB, 960 * MIB));
     let many = ["--device=cuda", "--n_embd=256", "--batch_size=4000", "--block_size=64"];
     let said = refused(&mut machine.tiny(&many), 1, &["hint: --batch_size="]);
     let fitting = said.split("--batch_size=").nth(1).and_then(|rest| rest.split(' ').next()).expect("a number");
@@ -302,29 +302,29 @@ fn what_does_not_fit_is_refused_before_anything_is_touched() {
 }
 
 #[test]
-fn memory_that_is_taken_between_plan_and_allocation_is_told() {
+fn memory_that_is_taken_between_plan_and_allocation_is_reported() {
     let machine = Machine::of(&Scenario { no_memory_at: Some(1), ..Scenario::default() });
     let nvml = held_by_another(&machine);
     let words = ["that were planned", "are free no more", "process 1073741824 with 1.17 GiB"];
     refused(machine.tiny(&["--device=cuda"]).env("HEADROOM_NVML", nvml), 1, &words);
-    assert!(!machine.path("out").exists(), "nothing was half-started");
+    assert!(!machine.path("out").exists(), "nothing was partially started");
 }
 
-/// Code of kernels and room of their threads are the driver's to find, beside the arena.
+/// Kernel code and the threads' local memory are allocated by the driver, outside the arena.
 #[test]
-fn memory_that_is_gone_after_the_allocation_is_told_with_who_holds_it() {
+fn later_memory_loss_is_reported_with_holders() {
     let machine = Machine::of(&Scenario { no_modules_after: Some(0), ..Scenario::default() });
     let nvml = held_by_another(&machine);
-    let held = "the card's memory has run out; others on the card: process 1073741824 with 1.17 GiB";
+    let held = "the GPU's memory has run out; others on the GPU: process 1073741824 with 1.17 GiB";
     let run = |more: &[&str], words: &[&str]| {
         let mut command = machine.tiny(&[&["--device=cuda"], more].concat());
         command.env("HEADROOM_NVML", &nvml).env("HEADROOM_CUBLASLT", "off");
         refused(&mut command, 1, &[&[held, "hint: end what holds memory"], words].concat())
     };
     let said = run(&[], &["the driver refuses kernels/ptx/adamw_update.ptx with out of memory"]);
-    assert!(!said.contains("as planned") && !machine.path("out").exists(), "nothing was half-started: {said}");
+    assert!(!said.contains("as planned") && !machine.path("out").exists(), "nothing was partially started: {said}");
 
-    // What a run launches is there before its first iteration.
+    // All kernels of a run are loaded before its first iteration.
     machine.play(&Scenario { no_modules_after: Some(1), ..Scenario::default() });
     let mut command = machine.tiny(&["--device=cuda", "--dropout=0.1", "--max_iters=3"]);
     finished(command.env("HEADROOM_CUBLASLT", "off"));
@@ -335,33 +335,36 @@ fn memory_that_is_gone_after_the_allocation_is_told_with_who_holds_it() {
 }
 
 #[test]
-fn a_machine_without_a_card_that_can_trains_on_its_cpu_and_says_why() {
+fn machine_without_usable_gpu_trains_on_cpu_with_reason() {
     let machine = Machine::of(&Scenario::default());
     let check = |more: &[&str], why: &str, hint: &str| {
         let output = finished(&mut machine.tiny(&[&["--max_iters=0"], more].concat()));
-        let told = said(&output);
-        assert!(told.contains(&format!("Trains on the CPU: {why}")), "{told}");
-        assert!(told.contains("On the CPU, 1 threads, float32."), "{told}");
+        let output_text = said(&output);
+        assert!(output_text.contains(&format!("Trains on the CPU: {why}")), "{output_text}");
+        assert!(output_text.contains("On the CPU, 1 threads, float32."), "{output_text}");
         let asked = [&["--device=cuda"], more].concat();
         refused(&mut machine.tiny(&asked), 1, &[why, hint]);
     };
     machine.play(&Scenario { driver_version: 12_020, ..Scenario::default() });
     check(&[], "the NVIDIA driver here is for CUDA 12.2; the kernels need", "hint: install driver 550 or newer");
-    machine.play(&Scenario { cards: vec![], init: 100, ..Scenario::default() });
-    check(&[], "the NVIDIA driver finds no card", "hint: --device=cpu");
-    let turing = Card { name: "NVIDIA GeForce RTX 2080 Ti".to_owned(), capability: (7, 5), ..Card::default() };
-    machine.play(&Scenario { cards: vec![turing.clone()], ..Scenario::default() });
+    machine.play(&Scenario { gpus: vec![], init: 100, ..Scenario::default() });
+    check(&[], "the NVIDIA driver finds no GPU", "hint: --device=cpu");
+    let turing = FakeGpu { name: "NVIDIA GeForce RTX 2080 Ti".to_owned(), capability: (7, 5), ..FakeGpu::default() };
+    machine.play(&Scenario { gpus: vec![turing.clone()], ..Scenario::default() });
     check(&[], "NVIDIA GeForce RTX 2080 Ti is of compute capability 7.5", "hint: --device=cpu");
     machine.play(&Scenario::default());
-    check(&["--n_embd=8"], "training on a card: a head's size, n_embd / n_head, is 4", "hint: --device=cpu");
-    check(&["--dtype=float32"], "dtype is float32, and a card trains in bfloat16", "hint: --dtype=bfloat16");
-    refused(&mut machine.tiny(&["--device=cuda:1"]), 1, &["there is no card 1: the driver shows 1", "headroom doctor"]);
+    check(&["--n_embd=8"], "training on a GPU: a head's size, n_embd / n_head, is 4", "hint: --device=cpu");
+    check(&["--dtype=float32"], "dtype is float32; GPUs train in bfloat16", "hint: --dtype=bfloat16");
+    refused(&mut machine.tiny(&["--device=cuda:1"]), 1, &["there is no GPU 1: the driver shows 1", "headroom doctor"]);
 
-    // The second card can; what the configs of older ones ask for is said.
-    machine.play(&Scenario { cards: vec![turing, Card::default()], ..Scenario::default() });
+    // The second GPU can train. A `dtype` that older configs set for older GPUs causes a message.
+    machine.play(&Scenario { gpus: vec![turing, FakeGpu::default()], ..Scenario::default() });
     let output = finished(&mut machine.tiny(&["--max_iters=0", "--dtype=float16"]));
-    let told = said(&output);
-    assert!(told.contains("(cuda:1)") && told.contains("dtype is float16: the card trains in bfloat16"), "{told}");
+    let output_text = said(&output);
+    assert!(
+        output_text.contains("(cuda:1)") && output_text.contains("dtype is float16: the GPU trains in bfloat16"),
+        "{output_text}"
+    );
 }
 
 #[test]
@@ -386,11 +389,11 @@ fn without_a_driver_there_is_a_sentence() {
 }
 
 #[test]
-fn a_card_that_faults_is_told_by_its_kernel_and_the_checkpoint_stays() {
+fn a_gpu_that_faults_is_reported_by_its_kernel_and_the_checkpoint_stays() {
     let machine = Machine::of(&Scenario::default());
     finished(&mut machine.tiny(&["--device=cuda", "--max_iters=3"]));
     let checkpoint = fs::read(machine.path("out/ckpt.safetensors")).expect("it was saved");
-    // An illegal address, in the middle of an iteration.
+    // An illegal address in the middle of an iteration.
     machine.play(&Scenario { fault: Some(FaultAt { launch: 400, code: 700 }), ..Scenario::default() });
     let resume = ["--device=cuda", "--init_from=resume", "--max_iters=1000"];
     let words = [
@@ -401,17 +404,17 @@ fn a_card_that_faults_is_told_by_its_kernel_and_the_checkpoint_stays() {
     ];
     let said = refused(&mut machine.tiny(&resume), 1, &words);
     assert!(said.contains("the newest being ") && said.contains("HEADROOM_CUDA_SYNC=1 tells which"), "{said}");
-    // Waited for one by one, it is that one.
+    // If each launch is awaited, the error names the kernel.
     let said = refused(machine.tiny(&resume).env("HEADROOM_CUDA_SYNC", "1"), 1, &words);
     assert!(said.contains("the kernel ") && said.contains(" did it"), "{said}");
     assert_eq!(fs::read(machine.path("out/ckpt.safetensors")).expect("it is there"), checkpoint);
     let is_left = |path: &Path| path.extension().is_none_or(|extension| extension != "safetensors");
     let left = fs::read_dir(machine.path("out")).expect("a folder").map(|entry| entry.expect("an entry").path());
-    assert_eq!(left.filter(|path| is_left(path)).count(), 0, "no unfinished checkpoint lies there");
+    assert_eq!(left.filter(|path| is_left(path)).count(), 0, "no partial checkpoint is left");
 }
 
 #[test]
-fn a_run_that_diverges_on_a_card_keeps_its_checkpoint() {
+fn a_run_that_diverges_on_a_gpu_keeps_its_checkpoint() {
     let machine = Machine::of(&Scenario::default());
     finished(&mut machine.tiny(&["--device=cuda", "--max_iters=3"]));
     let checkpoint = fs::read(machine.path("out/ckpt.safetensors")).expect("it was saved");

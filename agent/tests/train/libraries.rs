@@ -1,4 +1,5 @@
-//! Libraries of NVIDIA's that a run on a card takes: planned with their room, told, and the same in a run that goes on.
+//! NVIDIA libraries in runs on a GPU: their workspace is planned, their use is reported, and a resumed run uses the
+//! same library.
 
 use std::fs;
 
@@ -10,7 +11,7 @@ use crate::{
     started::{finished, losses, refused},
 };
 
-/// The library's room is planned, and a run that goes on multiplies as the one before, whatever is fastest by then.
+/// The library's workspace is planned. A resumed run uses the same GEMM algorithms, even if others are faster by then.
 #[test]
 fn a_library_multiplies_where_there_is_one() {
     let machine = Machine::of(&Scenario::default());
@@ -24,15 +25,15 @@ fn a_library_multiplies_where_there_is_one() {
     assert_eq!(own["multiplied_by"], "own kernels");
     let name = plan["multiplied_by"].as_str().expect("a name");
     assert!(name.starts_with("cuBLASLt 12.8.3 ("), "{name}");
-    // A whole number of blocks more, on a card before Hopper.
+    // The plan has a whole number of blocks more, on a GPU before Hopper.
     assert_eq!(plan["bytes"].as_u64(), own["bytes"].as_u64().map(|bytes| bytes + 4 * MIB));
     assert!(!machine.path("out").exists(), "a plan touches nothing");
 
     let output = with(&["--max_iters=5", "--out_dir=whole"]);
-    let told = said(&output);
-    assert!(told.contains(&format!("Matrices are multiplied by {name}.")), "{told}");
-    assert!(told.contains(&format!("Allocated {} bytes, as planned.", plan["bytes"])), "{told}");
-    assert!(!told.contains("are not kept"), "{told}");
+    let output_text = said(&output);
+    assert!(output_text.contains(&format!("Matrices are multiplied by {name}.")), "{output_text}");
+    assert!(output_text.contains(&format!("Allocated {} bytes, as planned.", plan["bytes"])), "{output_text}");
+    assert!(!output_text.contains("are not kept"), "{output_text}");
     let whole = losses(&output.stdout);
     assert_eq!(whole.len(), 6);
 
@@ -46,7 +47,7 @@ fn a_library_multiplies_where_there_is_one() {
     let mut parts = losses(&first.stdout);
     let mut other = Scenario::default();
     for algorithm in &mut other.cublaslt.algorithms {
-        // The first is the fastest now.
+        // The first algorithm is now the fastest.
         algorithm.millis = 5000 - algorithm.millis;
     }
     machine.play(&other);
@@ -54,7 +55,8 @@ fn a_library_multiplies_where_there_is_one() {
     assert_eq!(parts, whole);
 }
 
-/// Attention by the library: planned to the byte, tried before the run, and the losses are those of our kernels.
+/// The cuDNN backend is planned to the byte and tested before the run. Its losses agree with those of the built-in
+/// kernels.
 #[test]
 fn attention_is_the_librarys_where_that_is_asked() {
     let mut scenario = Scenario::default();
@@ -73,10 +75,13 @@ fn attention_is_the_librarys_where_that_is_asked() {
     let name = plan["attention_by"].as_str().expect("a name");
     assert!(name.starts_with("cuDNN 9.19.0 (") && name.ends_with(") as far as that is faster, else own kernels"));
     let output = with(&["--attention=cudnn", "--max_iters=4"]);
-    let told = said(&output);
-    assert!(told.contains(&format!("Attention is computed by {name}.")), "{told}");
-    assert!(told.contains(&format!("Allocated {} bytes, as planned.", plan["bytes"])), "{told}");
-    assert!(told.contains(" ms by cuDNN, ") && told.contains("attention is computed by cuDNN 9.19.0 ("), "{told}");
+    let output_text = said(&output);
+    assert!(output_text.contains(&format!("Attention is computed by {name}.")), "{output_text}");
+    assert!(output_text.contains(&format!("Allocated {} bytes, as planned.", plan["bytes"])), "{output_text}");
+    assert!(
+        output_text.contains(" ms by cuDNN, ") && output_text.contains("attention is computed by cuDNN 9.19.0 ("),
+        "{output_text}"
+    );
     let (ours, theirs) = (losses(&own.stdout), losses(&output.stdout));
     assert_eq!(ours.len(), theirs.len());
     for (iter, loss) in &theirs {
@@ -90,14 +95,17 @@ fn an_attention_library_that_is_not_there_is_an_error() {
     let machine = Machine::of(&Scenario::default());
     let mut command = machine.tiny(&["--device=cuda", "--attention=cudnn", "--plan"]);
     let output = command.env("HEADROOM_CUDNN", "/nowhere/libcudnn.so.9").output().expect("it runs");
-    let told = said(&output);
+    let output_text = said(&output);
     assert_eq!(output.status.code(), Some(1));
-    assert!(told.contains("HEADROOM_CUDNN names a library that cannot be used: /nowhere/libcudnn.so.9"), "{told}");
-    assert!(told.contains("--attention=own"), "{told}");
+    assert!(
+        output_text.contains("HEADROOM_CUDNN names a library that cannot be used: /nowhere/libcudnn.so.9"),
+        "{output_text}"
+    );
+    assert!(output_text.contains("--attention=own"), "{output_text}");
 }
 
 #[test]
-fn a_library_that_is_named_and_is_none_is_an_error() {
+fn named_file_that_is_not_a_library_is_an_error() {
     let machine = Machine::of(&Scenario::default());
     let mut command = machine.tiny(&["--device=cuda"]);
     let words = [

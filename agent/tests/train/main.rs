@@ -1,4 +1,4 @@
-//! `headroom train` as a person starts it.
+//! Tests of `headroom train` from the command line.
 
 mod cpu;
 mod cuda;

@@ -1,4 +1,4 @@
-//! A plan alone: for a card that is not here, of data that are not here.
+//! Plans without a run, for a GPU that is not installed and data that are not present.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ use crate::started::{finished, folder, headroom, refused};
 
 const VRAM: &str = "--vram=11.69GiB";
 
-/// GPT-2 124M with 64 x 1024 tokens a micro-batch, on a machine without a driver.
+/// Returns a command without a driver. The plans are of GPT-2 124M with 64 x 1024 tokens per micro-batch.
 fn command(folder: &TempDir, words: &[&str]) -> std::process::Command {
     let mut command = headroom(folder.path(), words);
     command.env("HEADROOM_CUDA", "no-driver.so").env("HEADROOM_NVML", "no-nvml.so");
@@ -17,20 +17,20 @@ fn command(folder: &TempDir, words: &[&str]) -> std::process::Command {
 }
 
 #[test]
-fn a_plan_needs_neither_a_card_nor_data() {
+fn a_plan_needs_neither_a_gpu_nor_data() {
     let folder = TempDir::new().expect("a folder");
     let output =
         finished(&mut command(&folder, &["train", "--plan", "--json", "--dataset=none", "--batch_size=64", VRAM]));
     let plan: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    for words in ["a card of 11.69 GiB that nobody else uses", "The data set none is not here", "50304 tokens"] {
+    for words in ["an unused GPU with 11.69 GiB", "The data set none is not here", "50304 tokens"] {
         assert!(said.contains(words), "{words:?} in {said}");
     }
     assert_eq!((&plan["device"], &plan["card"], &plan["fits"]), (&"cuda".into(), &Value::Null, &true.into()));
     let levels: Vec<_> = plan["recompute"].as_array().expect("a level a block").iter().collect();
     assert!(levels.len() == 12 && levels.contains(&&"attention".into()), "{levels:?}");
 
-    // What the calculator says of the same run.
+    // The calculator's plan of the same run.
     let asked = ["plan", "--json", "--batch_size=64", "--dtype=bfloat16", VRAM];
     let calculated = command(&folder, &asked).output().expect("it runs");
     let calculated: Value = serde_json::from_slice(&calculated.stdout).expect("JSON");
@@ -38,17 +38,17 @@ fn a_plan_needs_neither_a_card_nor_data() {
 
     let words = finished(&mut command(&folder, &["train", "--plan", "--batch_size=64", "--dataset=none", VRAM]));
     let words = String::from_utf8_lossy(&words.stdout).into_owned();
-    assert!(words.starts_with("On a card of 11.69 GiB.\nIt will allocate "), "{words}");
+    assert!(words.starts_with("On a GPU with 11.69 GiB.\nIt will allocate "), "{words}");
 
     refused(
         &mut command(&folder, &["train", "--plan", "--batch_size=64", "--dataset=none", "--vram=4GiB"]),
         1,
-        &["the run takes", "of a card of 4.00 GiB may be taken", "hint: --batch_size="],
+        &["the run takes", "of a GPU with 4.00 GiB may be taken", "hint: --batch_size="],
     );
     assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 0, "a plan leaves nothing");
 }
 
-/// Weights may have gigabytes, and a plan needs none of them.
+/// Weights may have gigabytes, but a plan reads only the header.
 #[test]
 fn a_plan_reads_the_head_of_a_checkpoint_and_of_weights_alone() {
     let folder = folder();
@@ -66,33 +66,34 @@ fn a_plan_reads_the_head_of_a_checkpoint_and_of_weights_alone() {
         refused(&mut command(&folder, &train), 1, &["is damaged"]);
         let planned = finished(&mut command(&folder, &[&train[..], &["--plan", "--json"]].concat()));
         let plan: Value = serde_json::from_slice(&planned.stdout).expect("JSON");
-        // 29 letters and 8 places of 8 channels, a block of 12 times 8 times 8 and its norms, and the last norm.
+        // Embeddings of 29 characters and 8 positions with 8 channels, a block of 12 x 8 x 8 with its norms, and the
+        // last norm.
         assert_eq!(plan["parameters"], 29 * 8 + 8 * 8 + 12 * 64 + 2 * 8 + 8, "{plan}");
     }
 }
 
-/// One that is named and not here is as good as none where its memory is given; weights of a known name have a shape.
+/// A named GPU may be missing if its memory is given. Weights of a known name have a known shape.
 #[test]
-fn a_plan_for_a_card_needs_neither_the_card_nor_its_weights() {
+fn a_plan_for_a_gpu_needs_neither_the_gpu_nor_its_weights() {
     let folder = TempDir::new().expect("a folder");
     let plan = |words: &[&str]| {
         let given = ["train", "--plan", "--json", "--dataset=none", "--batch_size=1"];
         let output = finished(&mut command(&folder, &[&given[..], words].concat()));
         let mut plan: Value = serde_json::from_slice(&output.stdout).expect("JSON");
-        // Others use this disk meanwhile.
+        // Other processes change the disk's free space meanwhile.
         assert!(plan["disk"]["free_bytes"].take().is_u64(), "{plan}");
         (plan, String::from_utf8_lossy(&output.stderr).into_owned())
     };
     let (of_none, _) = plan(&["--vram=16GiB"]);
     for device in ["--device=cuda", "--device=cuda:1"] {
-        let (of_card, said) = plan(&["--vram=16GiB", device]);
-        assert_eq!(of_card, of_none);
-        assert!(said.contains("a card of 16.00 GiB that nobody else uses") && said.contains("no-driver.so"), "{said}");
+        let (of_gpu, said) = plan(&["--vram=16GiB", device]);
+        assert_eq!(of_gpu, of_none);
+        assert!(said.contains("an unused GPU with 16.00 GiB") && said.contains("no-driver.so"), "{said}");
     }
     let given = ["train", "--plan", "--dataset=none", "--device=cuda"];
     refused(&mut command(&folder, &given), 1, &["no-driver.so", "hint: "]);
 
-    // GPT-2 XL, whose sequences may be shorter.
+    // GPT-2 XL, also with shorter sequences.
     for (block_size, parameters) in [("--block_size=1024", 1_557_611_200_u64), ("--block_size=256", 1_556_382_400)] {
         let (of_weights, said) = plan(&["--init_from=gpt2-xl", "--vram=80GiB", block_size]);
         assert_eq!(of_weights["parameters"], parameters, "{said}");
@@ -102,9 +103,9 @@ fn a_plan_for_a_card_needs_neither_the_card_nor_its_weights() {
     refused(&mut command(&folder, &other), 3, &["there are no weights \"gone.safetensors\""]);
 }
 
-/// Of a single block, to compute all of it again can take more than to compute less.
+/// With a single block, recomputing all of it can need more memory than recomputing less.
 #[test]
-fn what_does_not_fit_is_the_least_that_the_calculator_has() {
+fn least_memory_of_oversized_run_equals_calculator() {
     let folder = TempDir::new().expect("a folder");
     let shape = ["--n_layer=1", "--n_head=16", "--n_embd=1920", "--block_size=1024", "--batch_size=64", "--vram=4GiB"];
     let of = |words: &[&str]| -> Value {
@@ -124,5 +125,9 @@ fn without_a_size_the_cpu_is_planned_and_said() {
     let output = finished(&mut command(&folder, &["train", "--plan"]));
     let words = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(words.starts_with("On the CPU, "), "{words}");
-    assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 0, "nor are the built-in stories made for it");
+    assert_eq!(
+        fs::read_dir(folder.path()).expect("a folder").count(),
+        0,
+        "the built-in stories are not created for it"
+    );
 }

@@ -1,4 +1,4 @@
-//! How a test starts the program, and reads what it prints.
+//! Helpers that start the program and read its output.
 
 use std::{
     collections::BTreeMap,
@@ -10,7 +10,7 @@ use std::{
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// A model that learns in no time, saved at every iteration.
+/// Arguments of a model that trains in a moment and saves at every iteration.
 pub const TINY: [&str; 16] = [
     "train",
     "--json",
@@ -30,12 +30,12 @@ pub const TINY: [&str; 16] = [
     "--learning_rate=1e-2",
 ];
 
-/// A run of that model, with more options.
+/// Returns a command that trains [`TINY`] with more options.
 pub fn tiny(folder: &Path, more: &[&str]) -> Command {
     headroom(folder, &[&TINY, more].concat())
 }
 
-/// A folder with a data set of characters in it.
+/// Creates a directory with a character-level data set.
 pub fn folder() -> TempDir {
     let folder = TempDir::new().expect("a folder");
     let text = "The quick brown fox jumps over the lazy dog. ".repeat(40);
@@ -46,14 +46,14 @@ pub fn folder() -> TempDir {
     folder
 }
 
-/// The program, in a folder; it finds no card but those that a test gives it.
+/// Returns a command in a directory. It finds only the GPUs that a test provides.
 pub fn headroom(folder: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_headroom"));
     command.current_dir(folder).args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
 
-/// What it printed, where it did what it was to do.
+/// Runs a command that must succeed, and returns its output.
 #[track_caller]
 pub fn finished(command: &mut Command) -> Output {
     let output = command.output().expect("it runs");
@@ -61,15 +61,15 @@ pub fn finished(command: &mut Command) -> Output {
     output
 }
 
-/// The loss of each iteration, by its digits.
+/// Returns the loss of each iteration, as printed.
 pub fn losses(stdout: &[u8]) -> BTreeMap<u64, String> {
     let text = String::from_utf8_lossy(stdout).into_owned();
-    // A program that was killed may leave half a line.
+    // A killed program may leave a partial line.
     let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     lines.filter_map(|line| Some((line["iter"].as_u64()?, line.get("loss")?.to_string()))).collect()
 }
 
-/// Starts it, and holds what it says against the exit status and words that are to be there.
+/// Runs a command that must fail with this exit status and these words. Returns standard error.
 #[track_caller]
 pub fn refused(command: &mut Command, code: i32, words: &[&str]) -> String {
     let output = command.output().expect("it runs");

@@ -1,9 +1,9 @@
-// Times the decode of one token in single-threaded wasm with SIMD: ours against onnxruntime-web, in one process, in
-// turns. See README.md beside it.
+// Times the decoding of one token in single-threaded WebAssembly with SIMD: Headroom's decoder and onnxruntime-web
+// alternate in one process. See README.md in this directory.
 //
 //   node compare.mjs OUR.wasm FOLDER_OF_GRAPHS [tiny|tiny-50257|gpt2 …]
 //
-// FOLDER_OF_GRAPHS has what graphs.py wrote, and node_modules with onnxruntime-web.
+// FOLDER_OF_GRAPHS contains the output of graphs.py, and node_modules with onnxruntime-web.
 
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
@@ -11,7 +11,7 @@ import { join, resolve } from "node:path";
 
 const [wasm, folder, ...names] = process.argv.slice(2);
 const require = createRequire(join(resolve(folder), "package.json"));
-// The build for wasm alone: the usual one is compiled for pauses, and slower.
+// The build for WebAssembly only. The default build supports suspending and is slower.
 const ort = require("onnxruntime-web/wasm");
 ort.env.wasm.numThreads = 1;
 ort.env.wasm.simd = true;
@@ -21,11 +21,11 @@ const SHAPES = {
   "tiny-50257": { n_layer: 4, n_head: 4, n_embd: 128, block_size: 256, vocab_size: 50257 },
   gpt2: { n_layer: 12, n_head: 12, n_embd: 768, block_size: 1024, vocab_size: 50257 },
 };
-// Tokens cached before the first that is timed; the texts then grow as long as all engines' tokens take.
+// Number of cached tokens before the first timed one.
 const CACHED = 64;
-// Tokens that are timed, after an eighth as many that are not, while engines compile what runs often.
+// Number of timed tokens. An eighth as many precede them untimed, while the engines compile hot code.
 const TOKENS = { tiny: 400, "tiny-50257": 160, gpt2: 32 };
-// A text is so long before it begins again at CACHED.
+// Number of tokens after which a text starts over at CACHED.
 const TEXT = 64;
 
 async function open(name, shape) {
@@ -76,7 +76,7 @@ async function openOurs(shape, int16) {
   };
 }
 
-// Wall and processor time of one token, ms.
+// Wall time and CPU time per token in milliseconds.
 async function time(engine, i) {
   const [start, cpu] = [performance.now(), process.cpuUsage()];
   await engine.token(i);
@@ -100,14 +100,14 @@ for (const name of names.length ? names : Object.keys(SHAPES)) {
   };
   const times = Object.fromEntries(Object.keys(engines).map((engine) => [engine, []]));
   for (const [label, engine] of Object.entries(engines)) {
-    // The two of int16 share a cache, so that each engine has its texts to itself.
+    // Each engine has its own texts, because the two variants of int16 share a cache.
     for (let i = 0; i < TOKENS[name] / 8; i++) {
       if (i % TEXT === 0) engine.begin();
       await engine.token(i % TEXT);
     }
     times[label].length = 0;
   }
-  // In turns, a text's eighth each, so that whatever else the machine does meets all.
+  // The engines alternate every eighth of a text, so that other load on the machine affects all of them.
   const turn = Math.min(8, TOKENS[name]);
   for (let done = 0; done < TOKENS[name]; done += turn) {
     for (const [label, engine] of Object.entries(engines)) {

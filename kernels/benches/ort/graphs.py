@@ -1,9 +1,9 @@
-"""Writes a GPT's decode of one token, with a cache of keys and values, as an ONNX graph for onnxruntime-web.
+"""Writes the decoding of one token of a GPT, with a cache of keys and values, as an ONNX graph for onnxruntime-web.
 
 Inputs: token (1) and position (1) int64, and for each layer past_k.i (1, NH, HS, P), past_v.i (1, NH, P, HS).
 Outputs: logits (1, V), and for each layer k.i (1, NH, HS, P + 1), v.i (1, NH, P + 1, HS).
-Weights are random. Matrices lie (C, OC), as torch.onnx and ONNX Runtime's own tools write MatMul's constant operand,
-which is what it packs at load; wte is stored once more, transposed, for the last layer, as exporters do.
+Weights are random. Matrices are stored as (C, OC), the layout of MatMul's constant operand in torch.onnx and ONNX
+Runtime's tools, which ONNX Runtime packs on loading. wte is also stored transposed for the last layer, as exporters do.
 """
 
 import sys

@@ -1,11 +1,11 @@
-"""The shapes of benches/train.rs with PyTorch in eager mode, in turns with ours, and the ratio.
+"""Times the shapes of benches/train.rs with PyTorch in eager mode and with Headroom's trainer, and prints the ratio.
 
     pip install torch==2.11.0 numpy
     python kernels/benches/pytorch/train.py [small|medium|gpt2 ...] [--threads 2] [--rounds 5]
 
-Each round runs PyTorch, then `cargo bench`'s program, on the same cores; ratios are of medians over the rounds. The
-model is GPT-2's as nanoGPT has it without biases: scaled_dot_product_attention, the exact GELU, a tied head, AdamW,
-gradients clipped to 1.
+Each round runs PyTorch, then `cargo bench`'s program, on the same cores. Ratios are of medians over the rounds. The
+model is nanoGPT's GPT-2 without biases: scaled_dot_product_attention, exact GELU, a tied head, AdamW, and gradients
+clipped to 1.
 """
 import argparse, json, os, statistics, subprocess, sys, time
 

@@ -1,4 +1,4 @@
-//! A block that runs: its threads, and what they wait for.
+//! A running block: its threads, and what each of them waits for.
 
 use std::ffi::c_void;
 
@@ -7,87 +7,87 @@ use corosensei::Yielder;
 use crate::{
     Kernel, Launch, Size,
     copies::{COPY_BYTES, Copies, Copy},
-    fault::{Fault, What},
-    memory::{Memory, NEAR_BYTES, OutOfBounds, Region},
-    shadow::{Cell, Conflict, Now},
-    warp::{LANES, Operation, Place, Slot, Warp},
+    fault::{Fault, FaultKind, OutOfBounds},
+    memory::{Memory, NEAR_BYTES, Region},
+    shadow::{Cell, Conflict, ThreadTime},
+    warp::{LANES, Operation, Slot, SourceLine, Warp},
 };
 
 /// What a thread waits for.
 #[derive(Clone, Copy, Debug)]
-pub enum Wait {
-    /// A barrier of the block, by the number that there will have been.
-    Block(u64, Place),
-    /// An operation of its warp, likewise.
-    Warp(u64, Operation, Place),
+pub enum WaitReason {
+    /// A barrier of the block, by the number of barriers completed after it.
+    Block(u64, SourceLine),
+    /// An operation of the thread's warp, by the number of operations completed after it.
+    Warp(u64, Operation, SourceLine),
 }
 
 /// A thread of the block.
 #[derive(Debug)]
 pub struct Thread {
-    /// Where to leave it from, while it runs; nothing before.
+    /// The fiber's yielder; null before the thread starts.
     pub yielder: *const Yielder<(), ()>,
-    /// The addresses of its stack.
+    /// The address range of its stack.
     pub stack: std::ops::Range<usize>,
-    /// What it waits for.
-    pub wait: Option<Wait>,
-    /// It has returned.
+    /// The barrier or operation that the thread waits for.
+    pub wait: Option<WaitReason>,
+    /// Whether the thread has returned.
     pub done: bool,
     copies: Copies,
 }
 
 impl Thread {
-    /// One that has not begun.
+    /// A thread that has not started.
     pub fn new(stack: std::ops::Range<usize>) -> Self {
         Self { yielder: std::ptr::null(), stack, wait: None, done: false, copies: Copies::default() }
     }
 }
 
-/// What an operation came to.
+/// The outcome of a barrier or warp operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// It is done.
+    /// It is complete.
     Done,
-    /// The thread has to wait.
+    /// The thread must wait.
     Wait,
 }
 
-/// The block.
+/// A running block.
 pub struct Block<'a> {
-    /// The card's memory.
+    /// The GPU's global memory.
     pub memory: &'a mut Memory,
-    /// Its own.
+    /// The block's shared memory.
     pub shared: &'a mut Region,
-    /// What it runs.
+    /// The running kernel.
     pub kernel: &'static Kernel,
-    /// How it was launched.
+    /// The launch's parameters.
     pub launch: Launch,
-    /// The parameters.
+    /// The addresses of the kernel's arguments.
     pub arguments: *const *const c_void,
-    /// Its place in the grid.
+    /// The block's index in the grid.
     pub index: Size,
-    /// Its number in the grid.
+    /// The block's linear number in the grid.
     pub number: u32,
-    /// By their numbers.
+    /// The block's threads, by thread number.
     pub threads: Vec<Thread>,
-    /// By their numbers.
+    /// The block's warps, by warp number.
     pub warps: Vec<Warp>,
-    /// The thread that runs.
+    /// The number of the running thread.
     pub current: usize,
-    /// The present.
+    /// The current tick.
     pub tick: u32,
-    /// The launch's first.
+    /// The launch's first tick.
     pub launch_tick: u32,
-    /// What went wrong.
+    /// The first fault, if any.
     pub fault: Option<Box<Fault>>,
     block_tick: u32,
     arrived: usize,
     barriers: u64,
-    barrier: Option<Place>,
+    barrier: Option<SourceLine>,
 }
 
 impl<'a> Block<'a> {
-    /// A block whose threads have not begun.
+    /// A block whose threads have not started.
     #[expect(clippy::too_many_arguments, reason = "it is made in one place")]
     pub fn new(
         memory: &'a mut Memory,
@@ -122,36 +122,36 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// A thread's place in the block.
+    /// The index of a thread in the block.
     pub fn thread_index(&self, thread: usize) -> Size {
         let [x, y, _] = self.launch.block.map(|n| n as usize);
         [thread % x, thread / x % y, thread / x / y].map(|n| u32::try_from(n).unwrap_or(u32::MAX))
     }
 
-    /// Remembers what the present thread did wrong.
-    pub fn fail(&mut self, what: What, place: String) {
+    /// Records a fault of the current thread, unless one is recorded already.
+    pub fn fail(&mut self, what: FaultKind, place: String) {
         let thread = self.thread_index(self.current);
         let fault = Fault { kernel: self.kernel.name(), block: self.index, thread, what, place };
         self.fault.get_or_insert(Box::new(fault));
     }
 
-    /// Whether a thread can go on.
+    /// Whether a thread is ready to run.
     pub fn can_go(&self, thread: usize) -> bool {
         let state = &self.threads[thread];
         !state.done
             && match state.wait {
                 None => true,
-                Some(Wait::Block(number, _)) => self.barriers >= number,
-                Some(Wait::Warp(number, ..)) => self.warps[thread / LANES].done >= number,
+                Some(WaitReason::Block(number, _)) => self.barriers >= number,
+                Some(WaitReason::Warp(number, ..)) => self.warps[thread / LANES].done >= number,
             }
     }
 
-    /// Threads that have not returned.
+    /// The number of threads that have not returned.
     pub fn live(&self) -> usize {
         self.threads.iter().filter(|thread| !thread.done).count()
     }
 
-    /// The present thread returned.
+    /// Handles the return of the current thread, which may complete a barrier or an operation of its warp.
     pub fn returned(&mut self) {
         self.threads[self.current].done = true;
         if self.arrived > 0 && self.arrived == self.live() {
@@ -161,30 +161,30 @@ impl<'a> Block<'a> {
         let at = self.warps[self.current / LANES].at;
         if let Some((operation, mask, place)) = at.filter(|(_, mask, _)| mask >> lane & 1 == 1) {
             let _ = (operation, mask);
-            self.fail(What::NoLane { lane: u32::try_from(lane).unwrap_or(u32::MAX) }, place.to_string());
+            self.fail(FaultKind::NoLane { lane: u32::try_from(lane).unwrap_or(u32::MAX) }, place.to_string());
         }
     }
 
-    /// All threads wait, and none can go on.
+    /// Records a deadlock: threads remain, and none is ready to run.
     pub fn deadlock(&mut self) {
         let waiting = self.threads.iter().position(|thread| !thread.done).unwrap_or(0);
         self.current = waiting;
         let (waits, place) = match self.threads[waiting].wait {
-            Some(Wait::Block(_, place)) => ("__syncthreads".to_owned(), place.to_string()),
-            Some(Wait::Warp(_, operation, place)) => (operation.to_string(), place.to_string()),
+            Some(WaitReason::Block(_, place)) => ("__syncthreads".to_owned(), place.to_string()),
+            Some(WaitReason::Warp(_, operation, place)) => (operation.to_string(), place.to_string()),
             None => (String::new(), String::new()),
         };
-        self.fail(What::Deadlock { waits }, place);
+        self.fail(FaultKind::Deadlock { waits }, place);
     }
 
-    /// The present thread comes to a barrier.
-    pub fn sync(&mut self, place: Place) -> Result<Step, What> {
+    /// The current thread reaches a barrier.
+    pub fn sync(&mut self, place: SourceLine) -> Result<Step, FaultKind> {
         if let Some(other) = self.barrier.filter(|other| *other != place) {
-            return Err(What::OtherBarrier { other: other.to_string() });
+            return Err(FaultKind::OtherBarrier { other: other.to_string() });
         }
         self.barrier = Some(place);
         self.arrived += 1;
-        self.threads[self.current].wait = Some(Wait::Block(self.barriers + 1, place));
+        self.threads[self.current].wait = Some(WaitReason::Block(self.barriers + 1, place));
         if self.arrived < self.live() {
             return Ok(Step::Wait);
         }
@@ -200,27 +200,33 @@ impl<'a> Block<'a> {
         self.block_tick = self.tick;
     }
 
-    /// The present thread comes to an operation of its warp with its part.
-    pub fn operate(&mut self, operation: Operation, mask: u32, input: [u32; 10], place: Place) -> Result<Step, What> {
+    /// The current thread reaches an operation of its warp, with its input registers.
+    pub fn operate(
+        &mut self,
+        operation: Operation,
+        mask: u32,
+        input: [u32; 10],
+        place: SourceLine,
+    ) -> Result<Step, FaultKind> {
         let (number, lane) = (self.current / LANES, self.current % LANES);
         for named in (0..LANES).filter(|named| mask >> named & 1 == 1) {
             let is_there = self.threads.get(number * LANES + named).is_some_and(|thread| !thread.done);
             if !is_there {
-                return Err(What::NoLane { lane: u32::try_from(named).unwrap_or(u32::MAX) });
+                return Err(FaultKind::NoLane { lane: u32::try_from(named).unwrap_or(u32::MAX) });
             }
         }
         let warp = &mut self.warps[number];
         let this = (operation, mask, place);
         if let Some(other) = warp.at.filter(|other| *other != this) {
-            let told = |(operation, mask, place): (Operation, u32, Place)| {
+            let describe = |(operation, mask, place): (Operation, u32, SourceLine)| {
                 format!("{operation} at {place} with the mask {mask:#010x}")
             };
-            return Err(What::OtherOperation { this: told(this), other: told(other) });
+            return Err(FaultKind::OtherOperation { this: describe(this), other: describe(other) });
         }
         warp.at = Some(this);
         warp.arrived |= 1 << lane;
         warp.slots[lane].input = input;
-        self.threads[self.current].wait = Some(Wait::Warp(warp.done + 1, operation, place));
+        self.threads[self.current].wait = Some(WaitReason::Warp(warp.done + 1, operation, place));
         if warp.arrived != mask {
             return Ok(Step::Wait);
         }
@@ -231,7 +237,7 @@ impl<'a> Block<'a> {
         Ok(Step::Done)
     }
 
-    fn execute(&mut self, number: usize, operation: Operation, mask: u32) -> Result<(), What> {
+    fn execute(&mut self, number: usize, operation: Operation, mask: u32) -> Result<(), FaultKind> {
         match operation {
             Operation::Sync => {
                 self.tick = self.tick.saturating_add(1);
@@ -242,7 +248,7 @@ impl<'a> Block<'a> {
                 for lane in (0..LANES).filter(|lane| mask >> lane & 1 == 1) {
                     let from = slots[lane].input[1];
                     if from as usize >= LANES || mask >> from & 1 == 0 {
-                        return Err(What::NoLane { lane: from });
+                        return Err(FaultKind::NoLane { lane: from });
                     }
                     slots[lane].output[0] = slots[from as usize].input[0];
                 }
@@ -253,7 +259,7 @@ impl<'a> Block<'a> {
         Ok(())
     }
 
-    fn load_matrices(&mut self, number: usize, n: usize, transposed: bool) -> Result<(), What> {
+    fn load_matrices(&mut self, number: usize, n: usize, transposed: bool) -> Result<(), FaultKind> {
         for matrix in 0..n {
             let mut rows = [[0_u16; 8]; 8];
             for (row, elements) in rows.iter_mut().enumerate() {
@@ -275,7 +281,7 @@ impl<'a> Block<'a> {
         Ok(())
     }
 
-    fn shared_slice(&mut self, address: u64) -> Result<&mut [u8], What> {
+    fn shared_slice(&mut self, address: u64) -> Result<&mut [u8], FaultKind> {
         if !self.is_shared(address) {
             return Err(OutOfBounds::Nowhere { bytes: COPY_BYTES, address }.into());
         }
@@ -286,9 +292,9 @@ impl<'a> Block<'a> {
         address.wrapping_sub(self.shared.base()) < self.shared.bytes().max(1)
     }
 
-    fn now(&self, thread: usize) -> Now {
+    fn now(&self, thread: usize) -> ThreadTime {
         let block_threads = u32::try_from(self.threads.len()).unwrap_or(u32::MAX);
-        Now {
+        ThreadTime {
             thread: self.number * block_threads + u32::try_from(thread).unwrap_or(u32::MAX),
             block_threads,
             tick: self.tick,
@@ -298,9 +304,9 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// Judges a load or store of a thread's.
-    pub fn access(&mut self, thread: usize, address: u64, bytes: u64, writes: bool) -> Result<(), What> {
-        let (does, touch): (_, fn(&mut Cell, &Now) -> _) =
+    /// Checks a load or store of a thread.
+    pub fn access(&mut self, thread: usize, address: u64, bytes: u64, writes: bool) -> Result<(), FaultKind> {
+        let (does, touch): (_, fn(&mut Cell, &ThreadTime) -> _) =
             if writes { ("writes", Cell::write) } else { ("reads", Cell::read) };
         self.touch(thread, address, bytes, touch, does)
     }
@@ -310,21 +316,21 @@ impl<'a> Block<'a> {
         thread: usize,
         address: u64,
         bytes: u64,
-        touch: impl FnMut(&mut Cell, &Now) -> Result<(), Conflict>,
+        touch: impl FnMut(&mut Cell, &ThreadTime) -> Result<(), Conflict>,
         does: &'static str,
-    ) -> Result<(), What> {
+    ) -> Result<(), FaultKind> {
         if bytes.is_power_of_two() && !address.is_multiple_of(bytes) {
-            return Err(What::Misaligned { address, bytes: u32::try_from(bytes).unwrap_or(u32::MAX) });
+            return Err(FaultKind::Misaligned { address, bytes: u32::try_from(bytes).unwrap_or(u32::MAX) });
         }
         let now = self.now(thread);
-        // What is a little behind the block's own memory is a step too far in it.
+        // An address slightly past the block's shared memory is an out-of-bounds access to it.
         let near_shared = address.wrapping_sub(self.shared.base()) < self.shared.bytes() + NEAR_BYTES;
         let region = if near_shared { &mut *self.shared } else { self.memory.region(address, bytes)? };
         region.access(address, bytes, &now, touch, does)
     }
 
-    /// The present thread begins a copy from global to shared memory.
-    pub fn copy_begins(&mut self, copy: Copy) -> Result<(), What> {
+    /// The current thread starts a copy from global to shared memory.
+    pub fn copy_begins(&mut self, copy: Copy) -> Result<(), FaultKind> {
         if let Some(from) = copy.from {
             self.access(self.current, from, COPY_BYTES, false)?;
         }
@@ -334,19 +340,19 @@ impl<'a> Block<'a> {
         Ok(())
     }
 
-    /// The present thread ends a group of its copies.
+    /// The current thread commits a group of its copies.
     pub fn copies_commit(&mut self) {
         self.threads[self.current].copies.commit();
     }
 
-    /// The present thread waits until so many groups at most are on their way.
-    pub fn copies_arrive(&mut self, groups: usize) -> Result<(), What> {
+    /// The current thread waits until at most `groups` groups of copies are in flight.
+    pub fn copies_arrive(&mut self, groups: usize) -> Result<(), FaultKind> {
         for copy in self.threads[self.current].copies.arrive(groups) {
             let mut bytes = [0; 16];
             if let Some(from) = copy.from {
                 bytes.copy_from_slice(self.memory.host_slice(from, COPY_BYTES)?);
             }
-            let arrived = |cell: &mut Cell, now: &Now| {
+            let arrived = |cell: &mut Cell, now: &ThreadTime| {
                 cell.copy_ends(now);
                 Ok(())
             };
@@ -356,7 +362,7 @@ impl<'a> Block<'a> {
         Ok(())
     }
 
-    /// What the present thread got of its warp's last operation.
+    /// The registers of the current thread in its warp's last operation.
     pub fn slot(&self) -> Slot {
         self.warps[self.current / LANES].slots[self.current % LANES]
     }

@@ -1,20 +1,20 @@
-//! A thread's asynchronous copies: none has arrived before it is waited for.
+//! A thread's asynchronous copies. No copy completes before the thread waits for it.
 
 use std::collections::VecDeque;
 
-/// Bytes of one.
+/// Bytes of one copy.
 pub const COPY_BYTES: u64 = 16;
 
-/// One of them.
+/// An asynchronous copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Copy {
-    /// In shared memory.
+    /// The destination address, in shared memory.
     pub to: u64,
-    /// In global memory; `None` for zeros.
+    /// The source address in global memory; `None` writes zeros.
     pub from: Option<u64>,
 }
 
-/// Those on their way, by groups.
+/// The copies in flight, by groups.
 #[derive(Debug, Default)]
 pub struct Copies {
     open: Vec<Copy>,
@@ -22,17 +22,17 @@ pub struct Copies {
 }
 
 impl Copies {
-    /// Another one begins.
+    /// Adds a copy to the open group.
     pub fn begin(&mut self, copy: Copy) {
         self.open.push(copy);
     }
 
-    /// The group is ended.
+    /// Commits the open group.
     pub fn commit(&mut self) {
         self.groups.push_back(std::mem::take(&mut self.open));
     }
 
-    /// Those that have to have arrived where so many groups at most are still on their way.
+    /// Removes and returns the oldest copies, leaving at most `groups` groups in flight.
     pub fn arrive(&mut self, groups: usize) -> Vec<Copy> {
         let n = self.groups.len().saturating_sub(groups);
         self.groups.drain(..n).flatten().collect()

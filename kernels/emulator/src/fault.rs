@@ -1,23 +1,23 @@
-//! What a kernel did wrong, and where.
+//! Faults of kernels, with their source lines.
 
 use std::fmt;
 
 use thiserror::Error;
 
-use crate::{Size, memory::OutOfBounds};
+use crate::Size;
 
-/// A kernel's mistake; it ends the launch.
+/// A kernel's mistake, which ends the launch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// The kernel.
+    /// The kernel's name.
     pub kernel: &'static str,
-    /// The block's place in the grid.
+    /// The block's index in the grid.
     pub block: Size,
-    /// The thread's place in the block.
+    /// The thread's index in the block.
     pub thread: Size,
-    /// What it did.
-    pub what: What,
-    /// The line that did it, as `matmul.cu:120`.
+    /// The kind of mistake.
+    pub what: FaultKind,
+    /// The source line, as `matmul.cu:120`.
     pub place: String,
 }
 
@@ -30,90 +30,113 @@ impl fmt::Display for Fault {
 
 impl std::error::Error for Fault {}
 
-/// What it did.
+/// An access outside every allocation.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum What {
-    /// An address of no allocation and not of the block's shared memory.
+pub enum OutOfBounds {
+    /// The access ends, or starts, after the end of an allocation.
+    #[error("an access of {bytes} bytes at byte {offset} of an allocation of {allocated_bytes}")]
+    After {
+        /// The access's size in bytes.
+        bytes: u64,
+        /// The access's offset in the allocation.
+        offset: u64,
+        /// The allocation's size in bytes.
+        allocated_bytes: u64,
+    },
+    /// No allocation is near the address.
+    #[error("an access of {bytes} bytes at {address:#x}, where nothing is allocated")]
+    Nowhere {
+        /// The access's size in bytes.
+        bytes: u64,
+        /// The access's address.
+        address: u64,
+    },
+}
+
+/// The kinds of mistakes.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum FaultKind {
+    /// An access outside every allocation and the block's shared memory.
     #[error("{0}")]
     OutOfBounds(#[from] OutOfBounds),
-    /// An address that is no multiple of the access's size.
+    /// An access at an address that is not a multiple of its size.
     #[error("an access of {bytes} bytes at {address:#x}, which is no multiple of that")]
     Misaligned {
         /// The address.
         address: u64,
-        /// The size.
+        /// The access's size in bytes.
         bytes: u32,
     },
-    /// A read of what nobody wrote.
-    #[error("a read of {space} memory at byte {offset}, which nobody has written")]
+    /// A read of uninitialised memory.
+    #[error("a read of uninitialised {space} memory at byte {offset}")]
     Unwritten {
-        /// Which memory.
+        /// The memory space.
         space: Space,
-        /// The byte, in its allocation.
+        /// The byte offset in the allocation.
         offset: u64,
     },
-    /// Two threads touch the same memory, one of them writes, and no barrier lies between.
+    /// A data race: two threads access the same memory without a barrier between, and at least one writes.
     #[error("a race: it {does} {space} memory at byte {offset}, which {other} {did} with no barrier between them")]
     Race {
-        /// Which memory.
+        /// The memory space.
         space: Space,
-        /// The byte, in its allocation.
+        /// The byte offset in the allocation.
         offset: u64,
         /// `reads` or `writes`.
         does: &'static str,
-        /// The other one.
+        /// The other thread.
         other: String,
         /// `read` or `wrote`.
         did: &'static str,
     },
-    /// A touch of shared memory that a copy is on its way to.
+    /// An access to shared memory that is the destination of a copy in flight.
     #[error("shared memory at byte {offset}, which a copy is still on its way to: no cp_async_wait came between")]
     InFlight {
-        /// The byte.
+        /// The byte offset in shared memory.
         offset: u64,
     },
     /// Threads of a block wait at different barriers.
     #[error("it waits at this barrier and others of its block at {other}")]
     OtherBarrier {
-        /// The other one's line.
+        /// The source line of the other barrier.
         other: String,
     },
-    /// Lanes of a warp are in different operations.
+    /// Lanes of a warp execute different operations.
     #[error("it is in {this} and another lane of its warp in {other}")]
     OtherOperation {
-        /// What it is in.
+        /// This lane's operation.
         this: String,
-        /// What the other is in.
+        /// The other lane's operation.
         other: String,
     },
-    /// An operation of a warp names a lane that is not there any more.
+    /// An operation's mask includes a lane that has returned or never existed.
     #[error("the operation names lane {lane}, which has returned or never was")]
     NoLane {
-        /// The lane.
+        /// The lane's number.
         lane: u32,
     },
-    /// No thread can go on.
+    /// A deadlock: every thread waits.
     #[error("every thread of the block waits, and none for what can still come: this one in {waits}")]
     Deadlock {
-        /// What it waits in.
+        /// The operation that this thread waits in.
         waits: String,
     },
-    /// A kernel asks for more shared memory than its launch gave.
+    /// A kernel needs more shared memory than its launch provides.
     #[error("its shared memory takes {needs_bytes} bytes, and the launch gave {given_bytes}")]
     SharedMemory {
-        /// What it asks for.
+        /// The bytes that it needs.
         needs_bytes: u64,
-        /// What there is.
+        /// The bytes that the launch provides.
         given_bytes: u64,
     },
 }
 
-/// Where memory is.
+/// A memory space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Space {
-    /// The card's.
+    /// The GPU's global memory.
     Global,
-    /// A block's.
+    /// A block's shared memory.
     Shared,
 }
 

@@ -1,4 +1,4 @@
-//! A launch: block after block, and in each whichever threads can go on, in an order that a seed makes.
+//! Runs a launch block by block. Within a block, ready threads run in an order given by a seed.
 
 use std::{ffi::c_void, ptr};
 
@@ -10,14 +10,14 @@ use corosensei::{
 use crate::{
     Emulator, Fault, Kernel, Launch, Size,
     block::{Block, Thread},
-    fault::{Space, What},
+    fault::{FaultKind, Space},
     memory::Region,
     native,
     shadow::THREADS_MAX,
     warp::LANES,
 };
 
-/// Bytes of a fiber's stack. A kernel's registers and local arrays lie there; what is never touched takes nothing.
+/// Bytes of a fiber's stack, which holds a kernel's registers and local arrays. Untouched pages take no memory.
 const STACK_BYTES: usize = 128 * 1024;
 
 type Fiber = Coroutine<(), (), (), DefaultStack>;
@@ -25,10 +25,10 @@ type Fiber = Coroutine<(), (), (), DefaultStack>;
 /// Runs a kernel.
 ///
 /// # Safety
-/// As [`Emulator::launch`].
+/// The requirements of [`Emulator::launch`].
 ///
 /// # Errors
-/// The first fault.
+/// The first fault of the kernel.
 pub unsafe fn run(
     emulator: &mut Emulator,
     kernel: &'static Kernel,
@@ -43,7 +43,7 @@ pub unsafe fn run(
     assert!(n_all <= THREADS_MAX, "{}: a grid of {n_all} threads is more than a test needs", kernel.name());
     let Some(mut shared) = Region::new(Space::Shared, u64::from(launch.shared_bytes)) else {
         let needs_bytes = u64::from(launch.shared_bytes);
-        return Err(refused(What::SharedMemory { needs_bytes, given_bytes: 0 }));
+        return Err(refused(FaultKind::SharedMemory { needs_bytes, given_bytes: 0 }));
     };
     let launch_tick = emulator.tick;
     let mut number = 0;
@@ -84,17 +84,17 @@ unsafe fn run_block(
     let Emulator { memory, random, seed, stacks, .. } = emulator;
     let mut block =
         Block::new(memory, shared, kernel, launch, arguments.as_ptr(), index, number, threads, [launch_tick, tick]);
-    // From here on the block is touched by this pointer alone: fibers do so too.
+    // From here on the block is accessed through this pointer only, as in the fibers.
     let block: *mut Block<'_> = &raw mut block;
     native::enter(block.cast());
     let mut order: Vec<usize> = (0..n_threads).collect();
-    // SAFETY: nobody else has a reference while this thread, or a fiber that it resumed, makes one.
+    // SAFETY: no other reference exists while this thread, or a fiber that it resumed, creates one.
     while unsafe { (*block).fault.is_none() && (*block).live() > 0 } {
         let is_shuffled = *seed != 0;
         if is_shuffled {
             random.shuffle(&mut order);
         }
-        // Some warps stand still for a while, so that others run far ahead of them.
+        // Some warps pause for a while, so that others run far ahead of them.
         let starved = if is_shuffled { random.u64(..) & random.u64(..) } else { 0 };
         let mut went = false;
         for starve in [starved, 0] {
@@ -125,11 +125,11 @@ unsafe fn run_block(
     }
     native::leave();
     for mut fiber in fibers.into_iter().flatten() {
-        // SAFETY: what lies on the stack is a kernel's, which has nothing to be dropped.
+        // SAFETY: the stack holds a kernel's frames only, which have nothing to drop.
         unsafe { fiber.force_reset() };
         stacks.push(fiber.into_stack());
     }
-    // SAFETY: the fibers are gone.
+    // SAFETY: the fibers, which held the other pointers to the block, are gone.
     let block = unsafe { &mut *block };
     let (tick, fault) = (block.tick, block.fault.take());
     emulator.tick = tick;

@@ -1,8 +1,8 @@
-//! The kernels that were compiled.
+//! The compiled kernels.
 
 use std::ffi::c_void;
 
-/// One of them.
+/// A compiled kernel.
 #[derive(Debug)]
 pub struct Kernel {
     name: &'static str,
@@ -11,25 +11,25 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// Its name; of a mutation with two underscores and the mutation's behind it.
+    /// The kernel's name; a mutation's name is appended after two underscores.
     #[must_use]
     pub fn name(&self) -> &'static str {
         self.name
     }
 
-    /// Bytes of each of its parameters.
+    /// The size of each parameter, in bytes.
     #[must_use]
     pub fn parameter_bytes(&self) -> Vec<u32> {
         let mut bytes = [0; PARAMETERS_MAX as usize];
-        // SAFETY: it writes so many at most.
+        // SAFETY: the function writes at most `PARAMETERS_MAX` elements.
         let n = unsafe { (self.parameters)(bytes.as_mut_ptr(), PARAMETERS_MAX) };
         bytes[..(n as usize).min(bytes.len())].to_vec()
     }
 
-    /// Runs it as one thread.
+    /// Runs the kernel as one thread.
     ///
     /// # Safety
-    /// As for the driver's call; on a fiber of a grid alone.
+    /// The requirements of the driver's launch; only on a fiber of a grid.
     pub(crate) unsafe fn call(&self, arguments: *const *const c_void) {
         // SAFETY: as the caller promises.
         unsafe { (self.call)(arguments) }
@@ -38,13 +38,13 @@ impl Kernel {
 
 include!(concat!(env!("OUT_DIR"), "/kernels.rs"));
 
-/// The kernel of a name.
+/// Returns the kernel with a name, if there is one.
 #[must_use]
 pub fn kernel(name: &str) -> Option<&'static Kernel> {
     KERNELS.iter().find(|kernel| kernel.name == name)
 }
 
-/// All kernels, mutations too.
+/// All kernels, including mutations.
 pub fn kernels() -> impl Iterator<Item = &'static Kernel> {
     KERNELS.iter()
 }

@@ -1,12 +1,16 @@
-//! A CUDA card that is simulated, for tests without one: the kernels' own C++, compiled for the CPU.
+//! An emulator of a CUDA GPU, for tests without one. It runs the kernels' own C++, compiled for the CPU.
 //!
-//! Each thread of a block is a fiber that runs until it waits. What makes this worth more than a slow card is that every
-//! load and store is seen: two threads that touch the same memory with no barrier between, a read of what nobody wrote,
-//! an address outside of its allocation, a misaligned one, a copy that was not waited for and a barrier that not all
-//! reach are faults, told with the kernel's line, however the threads happened to run.
+//! Each thread of a block is a fiber that runs until it waits. Every load and store is checked. The following mistakes
+//! are faults, reported with the kernel's source line and independent of the order in which threads run:
+//! - a data race between two threads without a barrier;
+//! - a read of uninitialised memory;
+//! - an address outside its allocation;
+//! - a misaligned address;
+//! - an asynchronous copy without a wait;
+//! - a barrier that not all threads reach.
 //!
-//! Not seen: how many registers a kernel takes (its compiler says so), how fast it is, bank conflicts, and the order in
-//! which a card's caches make writes visible without a barrier, which is a race here in any case.
+//! Not emulated: register use (the kernel's compiler reports it), speed, bank conflicts, and the order in which a GPU's
+//! caches make writes visible without a barrier. Such an access is a race here in any case.
 
 mod block;
 mod copies;
@@ -22,46 +26,45 @@ use std::ffi::c_void;
 
 use corosensei::stack::DefaultStack;
 
-pub use fault::{Fault, What};
+pub use fault::{Fault, FaultKind, OutOfBounds};
 pub use kernel::{Kernel, kernel, kernels};
 use memory::Memory;
-pub use memory::OutOfBounds;
 
 /// A grid's or a block's size, by x, y and z.
 pub type Size = [u32; 3];
 
-/// How a kernel is launched.
+/// The configuration of a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Launch {
-    /// Blocks.
+    /// Blocks of the grid.
     pub grid: Size,
-    /// Threads of each.
+    /// Threads of each block.
     pub block: Size,
-    /// Shared memory of each block.
+    /// Bytes of shared memory of each block.
     pub shared_bytes: u32,
 }
 
-/// A card: its memory, and the order in which its threads run.
+/// An emulated GPU: its memory, and the order in which its threads run.
 pub struct Emulator {
     memory: Memory,
     random: fastrand::Rng,
-    /// 0 lets all threads run in the order of their numbers.
+    /// The seed of the order; with 0, threads run in the order of their numbers.
     seed: u64,
-    /// Goes on at every barrier: what is told of an access is when, in this.
+    /// The time at which accesses are recorded. Advances at every barrier.
     tick: u32,
     stacks: Vec<DefaultStack>,
-    /// What the host did to the memory, where somebody wants to know.
+    /// The host's changes to the memory since the last report; `None` until they are first requested.
     changes: Option<Vec<Change>>,
 }
 
-/// What the host did to the memory.
+/// A change that the host made to the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// It allocated so many bytes at an address.
+    /// Allocated memory: its address and size in bytes.
     Allocated(u64, u64),
-    /// It freed what begins at an address.
+    /// Freed the memory at an address.
     Freed(u64),
-    /// It wrote so many bytes at an address.
+    /// Wrote memory: the address and size in bytes.
     Written(u64, u64),
 }
 
@@ -72,7 +75,7 @@ impl std::fmt::Debug for Emulator {
 }
 
 impl Emulator {
-    /// A card whose threads run in an order by a seed; by seed 0 in that of their numbers.
+    /// An emulated GPU whose threads run in an order given by a seed; seed 0 is the order of their numbers.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self {
@@ -85,33 +88,33 @@ impl Emulator {
         }
     }
 
-    /// Lets the threads of launches from now on run in another order; its memory stays.
+    /// Changes the seed of later launches and keeps the memory.
     pub fn reseed(&mut self, seed: u64) {
         self.random = fastrand::Rng::with_seed(seed);
         self.seed = seed;
     }
 
-    /// Takes memory, whose address is a multiple of 512 at least; `None` where this machine gives no more.
+    /// Allocates memory at a multiple of at least 512; `None` if the host is out of memory.
     pub fn allocate(&mut self, bytes: u64) -> Option<u64> {
         let address = self.memory.allocate(bytes)?;
         self.record(Change::Allocated(address, bytes));
         Some(address)
     }
 
-    /// Gives memory back; whether there was any at that address.
+    /// Frees memory. Returns whether an allocation starts at the address.
     pub fn free(&mut self, address: u64) -> bool {
         self.record(Change::Freed(address));
         self.memory.free(address)
     }
 
-    /// What the host did since this was asked last; the first time, what is allocated.
+    /// The host's changes since the last call. The first call returns the existing allocations.
     pub fn changes(&mut self) -> Vec<Change> {
         let allocated =
             |memory: &Memory| memory.sizes().map(|(address, bytes)| Change::Allocated(address, bytes)).collect();
         self.changes.replace(vec![]).unwrap_or_else(|| allocated(&self.memory))
     }
 
-    /// The bytes of every allocation, by its address, for whoever runs other code than the kernels' C++ on them.
+    /// The address and bytes of every allocation, for code other than the kernels' C++ that works on them.
     pub fn allocations(&mut self) -> impl Iterator<Item = (u64, &mut [u8])> {
         self.memory.all()
     }
@@ -122,16 +125,16 @@ impl Emulator {
         }
     }
 
-    /// Bytes of the allocation that begins at an address.
+    /// The bytes of the allocation that starts at an address.
     #[must_use]
     pub fn allocated_bytes(&self, address: u64) -> Option<u64> {
         self.memory.allocated_bytes(address)
     }
 
-    /// Writes from the host.
+    /// Writes to the GPU's memory from the host.
     ///
     /// # Errors
-    /// It is not all inside one allocation.
+    /// The range is not within one allocation.
     pub fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), OutOfBounds> {
         let tick = self.next_tick();
         self.memory.host_slice_mut(address, bytes.len() as u64, tick)?.copy_from_slice(bytes);
@@ -139,10 +142,10 @@ impl Emulator {
         Ok(())
     }
 
-    /// Writes one byte again and again from the host.
+    /// Fills `n` bytes of the GPU's memory from the host.
     ///
     /// # Errors
-    /// It is not all inside one allocation.
+    /// The range is not within one allocation.
     pub fn fill(&mut self, address: u64, byte: u8, n: u64) -> Result<(), OutOfBounds> {
         let tick = self.next_tick();
         self.memory.host_slice_mut(address, n, tick)?.fill(byte);
@@ -150,31 +153,31 @@ impl Emulator {
         Ok(())
     }
 
-    /// Reads to the host. What nobody wrote is 0.
+    /// Reads the GPU's memory to the host. Uninitialised bytes are 0.
     ///
     /// # Errors
-    /// It is not all inside one allocation.
+    /// The range is not within one allocation.
     pub fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), OutOfBounds> {
         bytes.copy_from_slice(self.memory.host_slice(address, bytes.len() as u64)?);
         Ok(())
     }
 
-    /// Copies on the card.
+    /// Copies `n` bytes within the GPU's memory.
     ///
     /// # Errors
-    /// One of the two is not all inside one allocation.
+    /// A range is not within one allocation.
     pub fn copy(&mut self, to: u64, from: u64, n: u64) -> Result<(), OutOfBounds> {
         let bytes = self.memory.host_slice(from, n)?.to_vec();
         self.write(to, &bytes)
     }
 
-    /// Runs a kernel to its end, or to its first fault. `arguments` are the addresses of its parameters' values.
+    /// Runs a kernel until it ends or faults. `arguments` are the addresses of its parameters' values.
     ///
     /// # Safety
-    /// Each address is that of a value of the parameter's type, as for the driver's own call.
+    /// Each address points to a value of the parameter's type, as for the driver's own call.
     ///
     /// # Errors
-    /// What the kernel did wrong.
+    /// The kernel's first fault.
     pub unsafe fn launch(
         &mut self,
         kernel: &'static Kernel,
@@ -186,14 +189,14 @@ impl Emulator {
         unsafe { grid::run(self, kernel, launch, arguments) }
     }
 
-    /// Lets threads run in another order from now on.
+    /// Changes the order in which threads of later launches run.
     pub fn set_seed(&mut self, seed: u64) {
         self.seed = seed;
         self.random.seed(seed);
     }
 
     fn next_tick(&mut self) -> u32 {
-        // After four billion barriers old accesses would look new. No test has a millionth of that.
+        // After 2^32 barriers old accesses would look new. No test comes near a millionth of that.
         self.tick = self.tick.checked_add(1).expect("a test with fewer barriers");
         self.tick
     }

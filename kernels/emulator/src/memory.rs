@@ -1,42 +1,18 @@
-//! The card's memory and a block's: bytes, and what is known of them.
+//! The GPU's memory and a block's shared memory: bytes and shadow cells.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use memmap2::{MmapMut, MmapOptions};
-use thiserror::Error;
 
 use crate::{
-    fault::{Space, What},
-    shadow::{Cell, Conflict, GRANULE_BYTES, Now, Who},
+    fault::{FaultKind, OutOfBounds, Space},
+    shadow::{AccessOrigin, Cell, Conflict, GRANULE_BYTES, ThreadTime},
 };
 
-/// An address of nothing.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum OutOfBounds {
-    /// It begins inside an allocation and ends, or begins, after it.
-    #[error("an access of {bytes} bytes at byte {offset} of an allocation of {allocated_bytes}")]
-    After {
-        /// The access's size.
-        bytes: u64,
-        /// Where it begins.
-        offset: u64,
-        /// The allocation's size.
-        allocated_bytes: u64,
-    },
-    /// Nothing is near.
-    #[error("an access of {bytes} bytes at {address:#x}, where nothing is allocated")]
-    Nowhere {
-        /// The access's size.
-        bytes: u64,
-        /// The address.
-        address: u64,
-    },
-}
-
-/// How far behind an allocation an address still is told as of that one.
+/// The distance past an allocation within which an address is reported as an access to that allocation.
 pub const NEAR_BYTES: u64 = 1 << 20;
 
-/// A piece of memory, and a cell for each granule.
+/// A piece of memory, with a shadow cell per granule.
 #[derive(Debug)]
 pub struct Region {
     space: Space,
@@ -47,30 +23,30 @@ pub struct Region {
 }
 
 impl Region {
-    /// Memory that nobody wrote; `None` where this machine gives no more.
+    /// Uninitialised memory; `None` if the host is out of memory.
     pub fn new(space: Space, bytes: u64) -> Option<Self> {
         let cell_bytes = bytes.div_ceil(GRANULE_BYTES).checked_mul(size_of::<Cell>() as u64)?;
-        // What is not touched takes nothing, and a test's card may have more than this machine.
+        // Untouched pages take no memory, so an emulated GPU may have more memory than the host.
         let map =
             |bytes: u64| MmapOptions::new().len(usize::try_from(bytes.max(1)).ok()?).no_reserve_swap().map_anon().ok();
-        // What is behind it belongs to nobody else, so that whoever goes too far is told so.
+        // The bytes after the region belong to no other one, so that an access past its end is reported.
         let data = map(bytes.checked_add(NEAR_BYTES)?)?;
         Some(Self { space, base: data.as_ptr().addr() as u64, bytes, cells: map(cell_bytes)?, data })
     }
 
-    /// Where it begins.
+    /// The address of the first byte.
     pub fn base(&self) -> u64 {
         self.base
     }
 
-    /// Its size.
+    /// The size in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Forgets what was written.
+    /// Marks all bytes as uninitialised.
     pub fn clear(&mut self) {
-        // Where a read slips through, it is of numbers that are none.
+        // An unnoticed read of these bytes gives NaN.
         let bytes = usize::try_from(self.bytes).expect("it is mapped");
         self.data[..bytes].fill(0xff);
         self.cells.fill(0);
@@ -88,47 +64,49 @@ impl Region {
     fn cells(&mut self, offset: u64, bytes: u64) -> &mut [Cell] {
         let first = usize::try_from(offset / GRANULE_BYTES).expect("it is mapped");
         let last = usize::try_from((offset + bytes).div_ceil(GRANULE_BYTES)).expect("it is mapped");
-        // SAFETY: the mapping is page-aligned, has a cell for each granule, and every pattern of bits is a cell.
+        // SAFETY: the mapping is page-aligned and has a cell per granule, and every bit pattern is a valid cell.
         let all = unsafe {
             std::slice::from_raw_parts_mut(self.cells.as_mut_ptr().cast::<Cell>(), self.cells.len() / size_of::<Cell>())
         };
         &mut all[first..last]
     }
 
-    /// Judges an access of a thread's to all granules of some bytes, and remembers it.
+    /// Checks a thread's access to all granules of a range, and records it.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The access's mistake.
     pub fn access(
         &mut self,
         address: u64,
         bytes: u64,
-        now: &Now,
-        mut touch: impl FnMut(&mut Cell, &Now) -> Result<(), Conflict>,
+        now: &ThreadTime,
+        mut touch: impl FnMut(&mut Cell, &ThreadTime) -> Result<(), Conflict>,
         does: &'static str,
-    ) -> Result<(), What> {
+    ) -> Result<(), FaultKind> {
         let offset = self.offset(address, bytes)?;
         let space = self.space;
         for (i, cell) in self.cells(offset, bytes).iter_mut().enumerate() {
             let offset = (offset / GRANULE_BYTES + i as u64) * GRANULE_BYTES;
             touch(cell, now).map_err(|conflict| match conflict {
-                Conflict::Unwritten => What::Unwritten { space, offset },
-                Conflict::InFlight => What::InFlight { offset },
-                Conflict::Wrote(who) => What::Race { space, offset, does, other: told(who, now), did: "wrote" },
-                Conflict::Read(who) => What::Race { space, offset, does, other: told(who, now), did: "read" },
+                Conflict::Unwritten => FaultKind::Unwritten { space, offset },
+                Conflict::InFlight => FaultKind::InFlight { offset },
+                Conflict::Wrote(who) => {
+                    FaultKind::Race { space, offset, does, other: describe(who, now), did: "wrote" }
+                }
+                Conflict::Read(who) => FaultKind::Race { space, offset, does, other: describe(who, now), did: "read" },
             })?;
         }
         Ok(())
     }
 
-    /// The bytes at an address, which was found to be inside.
+    /// The bytes at an address, which must be inside the region.
     pub fn slice_mut(&mut self, address: u64, bytes: u64) -> &mut [u8] {
         let offset = usize::try_from(address - self.base).expect("it is mapped");
         &mut self.data[offset..][..usize::try_from(bytes).expect("it is mapped")]
     }
 }
 
-fn told(who: Who, now: &Now) -> String {
+fn describe(who: AccessOrigin, now: &ThreadTime) -> String {
     let place = |thread: u32| {
         let (block, thread) = (thread / now.block_threads, thread % now.block_threads);
         if block == now.thread / now.block_threads {
@@ -138,27 +116,26 @@ fn told(who: Who, now: &Now) -> String {
         }
     };
     match who {
-        Who::Thread(thread) => place(thread),
-        Who::Warp(thread) => format!("{} and others of its warp", place(thread)),
-        Who::Block(thread) => format!("{} and others of its block", place(thread)),
-        Who::Grid => "threads of several blocks".to_owned(),
+        AccessOrigin::Thread(thread) => place(thread),
+        AccessOrigin::Warp(thread) => format!("{} and others of its warp", place(thread)),
+        AccessOrigin::Block(thread) => format!("{} and others of its block", place(thread)),
+        AccessOrigin::Grid => "threads of several blocks".to_owned(),
     }
 }
 
-/// All allocations.
+/// All allocations of the GPU.
 #[derive(Debug, Default)]
 pub struct Memory {
     regions: BTreeMap<u64, Region>,
-    /// What was given back last, the oldest first: nobody else gets its addresses meanwhile, so that whoever still uses
-    /// them is told.
+    /// Freed regions, the oldest first. Their addresses are not reused meanwhile, so that a use after free is reported.
     gone: VecDeque<Region>,
 }
 
-/// Bytes that are kept of what was given back.
+/// The maximum total size of `gone`, in bytes.
 const GONE_BYTES: u64 = 64 << 20;
 
 impl Memory {
-    /// Takes some.
+    /// Allocates memory and returns its address; `None` if the host is out of memory.
     pub fn allocate(&mut self, bytes: u64) -> Option<u64> {
         let region = Region::new(Space::Global, bytes)?;
         let base = region.base();
@@ -166,7 +143,7 @@ impl Memory {
         Some(base)
     }
 
-    /// Gives some back.
+    /// Frees memory. Returns whether an allocation starts at the address.
     pub fn free(&mut self, address: u64) -> bool {
         let Some(region) = self.regions.remove(&address) else { return false };
         self.gone.push_back(region);
@@ -176,12 +153,12 @@ impl Memory {
         true
     }
 
-    /// Address and bytes of each allocation.
+    /// The address and size in bytes of each allocation.
     pub fn sizes(&self) -> impl Iterator<Item = (u64, u64)> {
         self.regions.iter().map(|(address, region)| (*address, region.bytes))
     }
 
-    /// Address and contents of each allocation.
+    /// The address and contents of each allocation.
     pub fn all(&mut self) -> impl Iterator<Item = (u64, &mut [u8])> {
         self.regions.iter_mut().map(|(address, region)| {
             let bytes = usize::try_from(region.bytes).expect("it is mapped");
@@ -189,25 +166,25 @@ impl Memory {
         })
     }
 
-    /// Bytes of an allocation.
+    /// The size in bytes of the allocation that starts at an address.
     pub fn allocated_bytes(&self, address: u64) -> Option<u64> {
         self.regions.get(&address).map(Region::bytes)
     }
 
-    /// The allocation that an address belongs to, or is a little behind.
+    /// The allocation that contains an address, or ends shortly before it.
     ///
     /// # Errors
-    /// There is none.
+    /// No allocation is near.
     pub fn region(&mut self, address: u64, bytes: u64) -> Result<&mut Region, OutOfBounds> {
         let near = self.regions.range_mut(..=address).next_back().map(|(_, region)| region);
         near.filter(|region| address - region.base < region.bytes + NEAR_BYTES)
             .ok_or(OutOfBounds::Nowhere { bytes, address })
     }
 
-    /// Bytes that the host is about to write.
+    /// The bytes of a range that the host is about to write.
     ///
     /// # Errors
-    /// They are not all inside one allocation.
+    /// The range is not within one allocation.
     pub fn host_slice_mut(&mut self, address: u64, bytes: u64, tick: u32) -> Result<&mut [u8], OutOfBounds> {
         let region = self.region(address, bytes)?;
         let offset = region.offset(address, bytes)?;
@@ -215,10 +192,10 @@ impl Memory {
         Ok(region.slice_mut(address, bytes))
     }
 
-    /// Bytes for the host.
+    /// The bytes of a range, for the host to read.
     ///
     /// # Errors
-    /// They are not all inside one allocation.
+    /// The range is not within one allocation.
     pub fn host_slice(&self, address: u64, bytes: u64) -> Result<&[u8], OutOfBounds> {
         let near = self.regions.range(..=address).next_back().map(|(_, region)| region);
         let region = near.ok_or(OutOfBounds::Nowhere { bytes, address })?;
@@ -245,6 +222,6 @@ mod tests {
         }
         assert_eq!(memory.gone.len(), 65);
         let large = memory.allocate(GONE_BYTES + 1).expect("addresses");
-        assert!(memory.free(large) && memory.gone.is_empty(), "what is too much is given back for good");
+        assert!(memory.free(large) && memory.gone.is_empty(), "excess memory is freed");
     }
 }

@@ -1,4 +1,4 @@
-//! What kernels call: the functions of `include/emulator.h` and of `src/callbacks.cpp`, for the thread that runs.
+//! Functions that kernels call, declared in `include/emulator.h` and used by `src/callbacks.cpp`.
 
 use std::{
     cell::Cell,
@@ -12,53 +12,54 @@ use crate::{
     Size,
     block::{Block, Step},
     copies::Copy,
-    fault::What,
-    warp::{Operation, Place, Slot},
+    fault::FaultKind,
+    warp::{Operation, Slot, SourceLine},
 };
 
 thread_local! {
-    /// The block that runs on this thread of the host; null where none does.
+    /// The block that runs on this host thread; null if none does.
     static BLOCK: Cell<*mut c_void> = const { Cell::new(ptr::null_mut()) };
 }
 
-/// A block begins to run.
+/// Sets the block that runs on this host thread.
 pub fn enter(block: *mut c_void) {
     BLOCK.set(block);
 }
 
-/// It runs no more.
+/// Clears the running block.
 pub fn leave() {
     BLOCK.set(ptr::null_mut());
 }
 
-/// Runs a thread from its beginning to its end.
+/// Runs a thread of the block to its end.
 pub fn thread(yielder: *const Yielder<(), ()>) {
     let (kernel, arguments) = with(|block| {
         let current = block.current;
         block.threads[current].yielder = yielder;
         (block.kernel, block.arguments)
     });
-    // SAFETY: as whoever launched it promised.
+    // SAFETY: promised by the caller of `Emulator::launch`.
     unsafe { kernel.call(arguments) };
 }
 
-/// Does something with the block; never leaves the fiber.
+/// Calls `act` with the running block; never leaves the fiber.
 fn with<T>(act: impl FnOnce(&mut Block<'static>) -> T) -> T {
     let block = BLOCK.get().cast::<Block<'static>>();
     assert!(!block.is_null(), "kernels run in a block");
-    // SAFETY: it is there while a block runs, no other reference is alive, and this one ends before the fiber is left.
+    // SAFETY: the pointer is valid while a block runs. No other reference exists, and this one ends before the fiber is
+    // left.
     act(unsafe { &mut *block })
 }
 
-/// Leaves the fiber until it is resumed.
+/// Suspends the fiber until it is resumed.
 fn leave_fiber() {
     let yielder = with(|block| block.threads[block.current].yielder);
-    // SAFETY: it is this fiber's, which set it when it began.
+    // SAFETY: the yielder belongs to this fiber, which set it when it started.
     unsafe { (*yielder).suspend(()) };
 }
 
-/// Does something, waits where it has to, and never comes back where it was wrong.
-fn step(place: impl FnOnce() -> String, act: impl FnOnce(&mut Block<'static>) -> Result<Step, What>) {
+/// Performs a step and waits if necessary. On a fault it never returns.
+fn step(place: impl FnOnce() -> String, act: impl FnOnce(&mut Block<'static>) -> Result<Step, FaultKind>) {
     match with(act) {
         Ok(Step::Done) => {}
         Ok(Step::Wait) => leave_fiber(),
@@ -76,18 +77,18 @@ fn step(place: impl FnOnce() -> String, act: impl FnOnce(&mut Block<'static>) ->
     });
 }
 
-/// A place as the compiler gives it.
-fn place(file: *const c_char, line: u32) -> Place {
-    // SAFETY: it is `__builtin_FILE()`, which is there for ever.
-    Place { file: unsafe { CStr::from_ptr(file) }, line }
+/// A source line, from the compiler's builtins.
+fn place(file: *const c_char, line: u32) -> SourceLine {
+    // SAFETY: the pointer is `__builtin_FILE()`, which is a static string.
+    SourceLine { file: unsafe { CStr::from_ptr(file) }, line }
 }
 
-fn operate(operation: Operation, mask: u32, input: [u32; 10], place: Place) -> Slot {
+fn operate(operation: Operation, mask: u32, input: [u32; 10], place: SourceLine) -> Slot {
     step(|| place.to_string(), |block| block.operate(operation, mask, input, place));
     with(|block| block.slot())
 }
 
-/// CUDA's.
+/// CUDA's `dim3`.
 #[repr(C)]
 struct Dim3 {
     x: u32,
@@ -130,7 +131,7 @@ extern "C" fn emulator_shared_memory(bytes: u64, file: *const c_char, line: u32)
         |block| {
             let given_bytes = block.shared.bytes();
             if bytes > given_bytes {
-                return Err(What::SharedMemory { needs_bytes: bytes, given_bytes });
+                return Err(FaultKind::SharedMemory { needs_bytes: bytes, given_bytes });
             }
             Ok(Step::Done)
         },
@@ -220,7 +221,7 @@ extern "C" fn emulator_copy_wait(groups: u32, file: *const c_char, line: u32) {
 
 #[unsafe(no_mangle)]
 extern "C" fn emulator_access(address: *const c_void, bytes: u32, writes: u32, after: *mut c_void) {
-    // What lies on the fiber's own stack is a register on a card.
+    // A variable on the fiber's own stack is a register on a GPU.
     let is_own = with(|block| block.threads[block.current].stack.contains(&address.addr()));
     if !is_own {
         step(
@@ -236,14 +237,15 @@ extern "C" fn emulator_access(address: *const c_void, bytes: u32, writes: u32, a
 
 #[unsafe(no_mangle)]
 extern "C" fn emulator_misaligned(address: *const c_void, bytes: u32, file: *const c_char, line: u32) {
-    let what = What::Misaligned { address: address.addr() as u64, bytes };
+    let what = FaultKind::Misaligned { address: address.addr() as u64, bytes };
     step(|| place(file, line).to_string(), |_| Err(what));
 }
 
-/// The line of the instruction before an address.
+/// The source line of the instruction before an address.
 fn line_of(after: *mut c_void) -> String {
     let mut line = None;
-    // Of inlined calls the innermost comes first. What is in our own header is told by the kernel's line that calls it.
+    // Inlined calls come innermost first. An access inside the emulator's header is reported at the calling kernel's
+    // line.
     backtrace::resolve(after.wrapping_byte_sub(1), |symbol| {
         if let (Some(file), Some(number)) = (symbol.filename().and_then(|file| file.file_name()), symbol.lineno())
             && (file != HEADER || line.is_none())
@@ -257,5 +259,5 @@ fn line_of(after: *mut c_void) -> String {
     line.map_or_else(|| "an unknown line".to_owned(), |(_, line)| line)
 }
 
-/// The header that stands for the card's instructions.
+/// The header that replaces the GPU's instructions.
 const HEADER: &str = "emulator.h";

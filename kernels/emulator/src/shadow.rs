@@ -1,62 +1,62 @@
-//! Who touched a piece of memory last, and whether what comes now has to be after it.
+//! Shadow memory: the last accesses to each granule, and whether a new access is ordered after them.
 //!
-//! Time is counted in ticks, of which every barrier is one. What another thread did at a tick is before what this one does
-//! now where a barrier of both was complete since, or where it belongs to an earlier launch.
+//! Time is counted in ticks; every barrier is one. Another thread's access precedes the current one in two cases: a
+//! barrier of both threads completed since, or the access belongs to an earlier launch.
 
-/// Bytes that are told apart: the smallest element a kernel has.
+/// Bytes of a granule: the size of a kernel's smallest element.
 pub const GRANULE_BYTES: u64 = 2;
 
-/// A thread's number in its grid, and when it last met others.
+/// A thread's number in its grid, and the ticks of its last barriers.
 #[derive(Clone, Copy, Debug)]
-pub struct Now {
-    /// Its number, of all of the grid.
+pub struct ThreadTime {
+    /// The thread's number in the grid.
     pub thread: u32,
-    /// Threads a block.
+    /// Threads per block.
     pub block_threads: u32,
-    /// The present tick.
+    /// The current tick.
     pub tick: u32,
-    /// The launch's first.
+    /// The launch's first tick.
     pub launch_tick: u32,
-    /// When the block's last barrier was complete.
+    /// The tick at which the block's last barrier completed.
     pub block_tick: u32,
-    /// When the warp's last one was.
+    /// The tick at which the warp's last barrier completed.
     pub warp_tick: u32,
 }
 
-/// Who touched something.
+/// The thread or threads behind an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Who {
-    /// A thread, by its number in the grid.
+pub enum AccessOrigin {
+    /// One thread, by its number in the grid.
     Thread(u32),
-    /// Several of a warp, one of them this.
+    /// Several threads of a warp, including the one with this number.
     Warp(u32),
-    /// Several of a block.
+    /// Several threads of a block, including the one with this number.
     Block(u32),
-    /// Several of a grid.
+    /// Several threads of a grid.
     Grid,
 }
 
-/// What is wrong with an access.
+/// A mistake found in an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Conflict {
-    /// Nobody wrote what is read.
+    /// A read of uninitialised memory.
     Unwritten,
-    /// A copy is on its way there.
+    /// A copy to the granule is in flight.
     InFlight,
-    /// Somebody wrote it, with no barrier since.
-    Wrote(Who),
-    /// Somebody read it, with no barrier since.
-    Read(Who),
+    /// An unordered write by another thread.
+    Wrote(AccessOrigin),
+    /// An unordered read by another thread.
+    Read(AccessOrigin),
 }
 
-/// What is known of one granule. All bits 0, as fresh memory has them: nobody touched it.
+/// The last accesses to one granule. All bits are 0 in fresh memory: no access yet.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Cell {
-    /// 0 for nobody, else the thread's number and 1; the highest bit where a copy is on its way.
+    /// 0 for none, else the thread's number plus 1. The highest bit marks a copy in flight.
     writer: u32,
     write_tick: u32,
-    /// 0 for nobody, else the thread's number and 1; in the two highest bits how many it stands for.
+    /// 0 for none, else the thread's number plus 1. The two highest bits select the variant of [`AccessOrigin`].
     reader: u32,
     read_tick: u32,
 }
@@ -67,20 +67,20 @@ const HOST: u32 = NUMBER;
 const LEVEL_SHIFT: u32 = 30;
 const WARP: u32 = 32;
 
-/// Threads of a grid at most, so that their numbers fit.
+/// The maximum number of threads of a grid, so that their numbers fit a cell.
 pub const THREADS_MAX: u64 = NUMBER as u64 - 1;
 
 impl Cell {
-    /// The host wrote it.
+    /// Records a write by the host.
     pub fn host_writes(&mut self, tick: u32) {
         *self = Self { writer: HOST, write_tick: tick, reader: 0, read_tick: 0 };
     }
 
-    /// A thread reads it.
+    /// Records a read by a thread.
     ///
     /// # Errors
-    /// It may not, without a barrier.
-    pub fn read(&mut self, now: &Now) -> Result<(), Conflict> {
+    /// The read is not ordered after a write, or the granule is uninitialised.
+    pub fn read(&mut self, now: &ThreadTime) -> Result<(), Conflict> {
         if self.writer == 0 {
             return Err(Conflict::Unwritten);
         }
@@ -110,11 +110,11 @@ impl Cell {
         Ok(())
     }
 
-    /// A thread writes it.
+    /// Records a write by a thread.
     ///
     /// # Errors
-    /// It may not, without a barrier.
-    pub fn write(&mut self, now: &Now) -> Result<(), Conflict> {
+    /// The write is not ordered after another access.
+    pub fn write(&mut self, now: &ThreadTime) -> Result<(), Conflict> {
         if self.writer & IN_FLIGHT != 0 {
             return Err(Conflict::InFlight);
         }
@@ -124,7 +124,7 @@ impl Cell {
         Ok(())
     }
 
-    fn judge_write(&self, now: &Now) -> Result<(), Conflict> {
+    fn judge_write(&self, now: &ThreadTime) -> Result<(), Conflict> {
         let writer = self.writer & NUMBER;
         if writer != 0
             && let Some(who) = now.concurrent(writer, 0, self.write_tick)
@@ -140,30 +140,30 @@ impl Cell {
         Ok(())
     }
 
-    /// A copy of a thread's is on its way there: it may arrive from now on.
+    /// Records the start of a thread's copy to the granule, which may arrive from now on.
     ///
     /// # Errors
-    /// As [`Self::write`].
-    pub fn copy_begins(&mut self, now: &Now) -> Result<(), Conflict> {
+    /// As for [`Self::write`].
+    pub fn copy_begins(&mut self, now: &ThreadTime) -> Result<(), Conflict> {
         self.write(now)?;
         self.writer |= IN_FLIGHT;
         Ok(())
     }
 
-    /// It has arrived.
-    pub fn copy_ends(&mut self, now: &Now) {
+    /// Records the arrival of a copy.
+    pub fn copy_ends(&mut self, now: &ThreadTime) {
         self.writer = now.thread + 1;
         self.write_tick = now.tick;
     }
 }
 
-impl Now {
+impl ThreadTime {
     fn warp_of(&self, thread: u32) -> u32 {
         thread % self.block_threads / WARP
     }
 
-    /// Who touched something at a tick, where that is not before now.
-    fn concurrent(&self, number: u32, level: u32, tick: u32) -> Option<Who> {
+    /// The author of an access at a tick, if that access is not ordered before the current one.
+    fn concurrent(&self, number: u32, level: u32, tick: u32) -> Option<AccessOrigin> {
         if number == HOST || tick < self.launch_tick {
             return None;
         }
@@ -175,10 +175,10 @@ impl Now {
         let same_warp = same_block && level < 2 && self.warp_of(other) == self.warp_of(this);
         let is_before = (same_block && tick < self.block_tick) || (same_warp && tick < self.warp_tick);
         (!is_before).then_some(match level {
-            0 => Who::Thread(other),
-            1 => Who::Warp(other),
-            2 => Who::Block(other),
-            _ => Who::Grid,
+            0 => AccessOrigin::Thread(other),
+            1 => AccessOrigin::Warp(other),
+            2 => AccessOrigin::Block(other),
+            _ => AccessOrigin::Grid,
         })
     }
 }
@@ -187,8 +187,8 @@ impl Now {
 mod tests {
     use super::*;
 
-    fn now(thread: u32, tick: u32, block_tick: u32, warp_tick: u32) -> Now {
-        Now { thread, block_threads: 64, tick, launch_tick: 10, block_tick, warp_tick }
+    fn now(thread: u32, tick: u32, block_tick: u32, warp_tick: u32) -> ThreadTime {
+        ThreadTime { thread, block_threads: 64, tick, launch_tick: 10, block_tick, warp_tick }
     }
 
     fn written() -> Cell {
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_wrote_cannot_be_read() {
+    fn uninitialized_memory_cannot_be_read() {
         let mut cell = Cell { writer: 0, write_tick: 0, reader: 0, read_tick: 0 };
         assert_eq!(cell.read(&now(0, 10, 10, 10)), Err(Conflict::Unwritten));
     }
@@ -208,24 +208,28 @@ mod tests {
         let mut cell = written();
         cell.write(&now(3, 10, 10, 10)).expect("the first");
         assert_eq!(cell.read(&now(3, 10, 10, 10)), Ok(()), "its own");
-        assert_eq!(cell.read(&now(4, 10, 10, 10)), Err(Conflict::Wrote(Who::Thread(3))));
+        assert_eq!(cell.read(&now(4, 10, 10, 10)), Err(Conflict::Wrote(AccessOrigin::Thread(3))));
         assert_eq!(cell.read(&now(4, 11, 10, 11)), Ok(()), "the same warp, after the warp's");
-        assert_eq!(cell.read(&now(40, 11, 10, 11)), Err(Conflict::Wrote(Who::Thread(3))), "another warp");
+        assert_eq!(cell.read(&now(40, 11, 10, 11)), Err(Conflict::Wrote(AccessOrigin::Thread(3))), "another warp");
         assert_eq!(cell.read(&now(40, 12, 12, 10)), Ok(()), "after the block's");
-        assert_eq!(cell.read(&now(70, 12, 12, 12)), Err(Conflict::Wrote(Who::Thread(3))), "another block");
+        assert_eq!(cell.read(&now(70, 12, 12, 12)), Err(Conflict::Wrote(AccessOrigin::Thread(3))), "another block");
     }
 
     #[test]
-    fn whoever_writes_waits_for_all_readers() {
+    fn writer_waits_for_all_readers() {
         let mut cell = written();
         for thread in [1, 2] {
             cell.read(&now(thread, 10, 10, 10)).expect("reads");
         }
-        assert_eq!(cell.write(&now(2, 10, 10, 10)), Err(Conflict::Read(Who::Warp(2))), "another lane read it too");
+        assert_eq!(
+            cell.write(&now(2, 10, 10, 10)),
+            Err(Conflict::Read(AccessOrigin::Warp(2))),
+            "another lane read it too"
+        );
         cell.read(&now(33, 10, 10, 10)).expect("reads");
         assert!(
-            matches!(cell.write(&now(1, 11, 10, 11)), Err(Conflict::Read(Who::Block(_)))),
-            "a warp's is not enough"
+            matches!(cell.write(&now(1, 11, 10, 11)), Err(Conflict::Read(AccessOrigin::Block(_)))),
+            "a warp barrier is not enough"
         );
         assert_eq!(cell.write(&now(1, 11, 11, 10)), Ok(()));
     }
@@ -234,14 +238,14 @@ mod tests {
     fn a_launch_is_after_all_before_it() {
         let mut cell = written();
         cell.write(&now(100, 9, 1, 1)).expect("the first");
-        let later = Now { launch_tick: 10, ..now(0, 10, 10, 10) };
+        let later = ThreadTime { launch_tick: 10, ..now(0, 10, 10, 10) };
         assert_eq!(cell.read(&later), Ok(()));
     }
 
     #[test]
     fn a_copy_on_its_way_may_not_be_touched() {
         let mut cell = written();
-        cell.copy_begins(&now(0, 10, 10, 10)).expect("nobody else");
+        cell.copy_begins(&now(0, 10, 10, 10)).expect("no conflict");
         for thread in [0, 1] {
             assert_eq!(cell.read(&now(thread, 11, 11, 11)), Err(Conflict::InFlight));
         }
@@ -249,8 +253,8 @@ mod tests {
         assert_eq!(cell.read(&now(0, 12, 11, 11)), Ok(()));
         assert_eq!(
             cell.read(&now(1, 12, 11, 11)),
-            Err(Conflict::Wrote(Who::Thread(0))),
-            "it waited, and met nobody since"
+            Err(Conflict::Wrote(AccessOrigin::Thread(0))),
+            "thread 1 waited but has not synchronised since the copy"
         );
         assert_eq!(cell.read(&now(1, 13, 13, 11)), Ok(()));
     }

@@ -1,36 +1,36 @@
-//! Operations that a warp does together: each lane brings its part and waits; the last one does it for all.
+//! Warp operations: each lane provides its input and waits; the last lane to arrive performs the operation for all.
 
 use std::{ffi::CStr, fmt};
 
-/// Lanes of a warp.
+/// Lanes per warp.
 pub const LANES: usize = 32;
 
-/// A line of a kernel.
+/// A source line of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
-    /// The file, as the compiler was told.
+pub struct SourceLine {
+    /// The file's path, as passed to the compiler.
     pub file: &'static CStr,
-    /// The line.
+    /// The line number.
     pub line: u32,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for SourceLine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let file = self.file.to_string_lossy();
         write!(f, "{}:{}", file.rsplit('/').next().unwrap_or_default(), self.line)
     }
 }
 
-/// What a warp does.
+/// A warp operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// `__syncwarp`.
     Sync,
-    /// `__shfl_sync` and its like.
+    /// `__shfl_sync` and its variants.
     Shuffle,
     /// `ldmatrix`.
     LoadMatrix {
-        /// Matrices.
+        /// The number of matrices.
         n: usize,
         /// Whether they are transposed.
         transposed: bool,
@@ -51,37 +51,37 @@ impl fmt::Display for Operation {
     }
 }
 
-/// What a lane brings and gets.
+/// The input and output registers of a lane.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Slot {
-    /// Registers that it brings: a value and a lane; an address's halves; those of a, b and d.
+    /// Input registers: a value and a lane; an address's halves; or the fragments a, b and d.
     pub input: [u32; 10],
-    /// Registers that it gets.
+    /// Output registers.
     pub output: [u32; 4],
 }
 
-/// What a warp is about.
+/// The state of a warp.
 #[derive(Debug)]
 pub struct Warp {
-    /// The operation that lanes are in, with its mask and line.
-    pub at: Option<(Operation, u32, Place)>,
-    /// Lanes that have come.
+    /// The current operation, with its mask and source line.
+    pub at: Option<(Operation, u32, SourceLine)>,
+    /// A bit mask of the lanes that have arrived.
     pub arrived: u32,
-    /// Operations that were done.
+    /// The number of completed operations.
     pub done: u64,
-    /// When the last `__syncwarp` was.
+    /// The tick of the last `__syncwarp`.
     pub tick: u32,
-    /// By lanes.
+    /// The registers of each lane.
     pub slots: [Slot; LANES],
 }
 
 impl Warp {
-    /// A warp that has done nothing yet.
+    /// A warp that has completed no operation.
     pub fn new(tick: u32) -> Self {
         Self { at: None, arrived: 0, done: 0, tick, slots: [Slot::default(); LANES] }
     }
 
-    /// d += a x b, as device.cuh says which lane holds what.
+    /// d += a x b, with the fragment layout described in device.cuh.
     pub fn multiply(&mut self) {
         let mut a = [[0.0_f32; 16]; 16];
         let mut b = [[0.0_f32; 8]; 16];
@@ -119,11 +119,11 @@ mod tests {
         value.to_bits() >> 16
     }
 
-    /// One in a's row 9, column 3 and in b's row 3, column 5 makes one in d's row 9, column 5.
+    /// A value in a's row 9, column 3 and one in b's row 3, column 5 contribute to d's row 9, column 5.
     #[test]
     fn an_element_is_where_device_cuh_says() {
         let mut warp = Warp::new(0);
-        // Row 9 is g = 1 and 8 more: register 1; column 3 is t = 1, the upper half.
+        // Row 9 is g = 1 plus 8: register 1; column 3 is t = 1, the upper half.
         warp.slots[4 + 1].input[1] = bits(2.0) << 16;
         // Row 3 is t = 1, the upper half; column 5 is g = 5.
         warp.slots[5 * 4 + 1].input[4] = bits(3.0) << 16;

@@ -1,19 +1,21 @@
-//! How near the CUDA ops come to what the card gives: `cargo run --release -p headroom-kernels --features cuda --example
-//! cuda_ops -- [OP...] [--rows N] [--parameters N]`. Prints a JSON line an op: the bytes that it has to move, the median
-//! time by the card's clock, and its bandwidth as a share of a copy's in the same run; of products and attention the
-//! operations too. `cargo xtask gpu` holds those against the fastest product that it knows of on the card.
+//! Benchmark of the CUDA ops: `cargo run --release -p headroom-kernels --features cuda --example cuda_ops -- [OP...]
+//! [--rows N] [--parameters N]`.
 //!
-//! Sizes are GPT-2's, with 64 sequences of 1,024 tokens and 124M parameters; a tensor of them is larger than the second
-//! cache of most cards, so that none has it there still. `--tiny` takes sizes that the emulated card computes in seconds,
-//! to see that all of it works. Without a card it says so and is done.
-#![allow(clippy::print_stdout, clippy::print_stderr, reason = "figures are what a benchmark is for")]
+//! Prints a JSON line per op: the bytes that it must move, the media GPU time, and the bandwidth relative to a copy in
+//! the same run. Lines of products and attention also have the number of operations. `cargo xtask gpu` compares those
+//! with the fastest known product on the GPU.
+//!
+//! Sizes are GPT-2's, with 64 sequences of 1,024 tokens and 124M parameters. Their tensors exceed the L2 cache of most
+//! GPUs, so no op finds its inputs there. `--tiny` selects sizes that the emulated GPU computes in seconds, for testing
+//! the benchmark itself. Without a GPU it prints a message and exits.
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a benchmark prints its results")]
 
-mod products;
+mod gemm;
 
 use std::error::Error;
 
 use headroom_kernels::{
-    cpu::{adamw_update::AdamW, dropout::Dropout, encoder::Positions},
+    bench::is_meant,
     cuda::{
         Allocation, Bf16, CudaError, Device, Element, Slice,
         ops::{
@@ -29,12 +31,12 @@ use headroom_kernels::{
             losses::losses_sum,
         },
     },
-    measure::is_meant,
+    reference::{adamw_update::AdamW, dropout::Dropout, encoder::Positions},
     rng::Stream,
 };
 use serde_json::json;
 
-/// A model's dimensions, and how much is measured of it.
+/// Dimensions of the model, and amount of measurement.
 #[derive(Clone, Copy)]
 struct Sizes {
     c: u64,
@@ -44,7 +46,7 @@ struct Sizes {
     padded_v: u64,
     rows: u64,
     parameters: u64,
-    /// Runs of which the median is told, after some that are not counted.
+    /// Number of timed runs, after the warm-up runs; the median counts.
     runs: usize,
     warm_up_runs: usize,
 }
@@ -62,15 +64,15 @@ const GPT2: Sizes = Sizes {
 };
 const TINY: Sizes =
     Sizes { c: 64, heads: 2, t: 32, v: 67, padded_v: 72, rows: 64, parameters: 4096, runs: 1, warm_up_runs: 0 };
-/// Rows of the classifier's chunk at most: 824 MB of logits.
+/// Maximum number of rows of the classifier's chunk: 824 MB of logits.
 const CHUNK_ROWS: u64 = 8192;
 
-/// What is measured, and for what sizes.
+/// The selected ops and their sizes.
 struct Bench {
     device: Device,
     named: Vec<String>,
     sizes: Sizes,
-    /// Bytes a second of a copy, read and written, in billions.
+    /// Bandwidth of a copy in GB/s, reads and writes added.
     copy: f64,
 }
 
@@ -105,13 +107,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     bench.layernorm()?;
     bench.classifier()?;
     bench.optimizer()?;
-    bench.products()?;
+    bench.gemm()?;
     bench.attention()?;
     Ok(())
 }
 
 impl Bench {
-    /// The median of some runs, in milliseconds.
+    /// Median time of the runs in milliseconds.
     fn median_millis(&self, mut run: impl FnMut() -> Result<(), CudaError>) -> Result<f64, CudaError> {
         for _ in 0..self.sizes.warm_up_runs {
             run()?;
@@ -124,7 +126,7 @@ impl Bench {
         Ok(millis[self.sizes.runs / 2])
     }
 
-    /// Of an op that memory bounds.
+    /// Measures a memory-bound op.
     fn tell(&self, op: &str, bytes: u64, run: impl FnMut() -> Result<(), CudaError>) -> Result<(), CudaError> {
         self.tell_work(op, bytes, None, run)
     }
@@ -144,7 +146,7 @@ impl Bench {
         println!(
             "{}",
             json!({
-                "card": self.device.card().name, "op": op, "rows": self.sizes.rows, "bytes": bytes, "ms": millis,
+                "card": self.device.gpu().name, "op": op, "rows": self.sizes.rows, "bytes": bytes, "ms": millis,
                 "gb_per_s": bandwidth, "of_copy": bandwidth / self.copy, "operations": operations,
                 "operations_per_second": operations.map(|n| n as f64 / millis * 1e3),
             })
@@ -158,9 +160,9 @@ impl Bench {
         Ok(zeros)
     }
 
-    /// Random numbers, the same piece again and again: a card multiplies zeros faster than what a model has.
+    /// Random numbers, repeated in pieces: a GPU multiplies zeros faster than a model's values.
     fn random(&self, n: u64) -> Result<Allocation<Bf16>, CudaError> {
-        /// Divides no row's length, so that rows differ.
+        /// Not a divisor of any row length, so that rows differ.
         const PIECE: usize = 65_537;
         let mut stream = Stream::new(1, 2);
         #[expect(clippy::cast_possible_truncation, reason = "random numbers in the type of inputs")]
@@ -169,7 +171,7 @@ impl Bench {
         self.device.upload(&piece.iter().copied().cycle().take(n).collect::<Vec<_>>())
     }
 
-    /// A tensor of as many elements as the residual stream has.
+    /// A tensor of the residual stream's size.
     fn stream(&self) -> Result<Allocation<Bf16>, CudaError> {
         self.random(self.sizes.rows * self.sizes.c)
     }
@@ -179,7 +181,7 @@ impl Bench {
         let (from, to) = (self.random(n)?, self.zeros(n)?);
         let millis = self.median_millis(|| self.device.copy(to.slice(), from.slice()))?;
         self.copy = 2.0 * from.slice().bytes() as f64 / millis / 1e6;
-        println!("{}", json!({ "card": self.device.card().name, "op": "copy", "ms": millis, "gb_per_s": self.copy }));
+        println!("{}", json!({ "card": self.device.gpu().name, "op": "copy", "ms": millis, "gb_per_s": self.copy }));
         Ok(())
     }
 
@@ -195,7 +197,7 @@ impl Bench {
     }
 
     fn tokens(&self) -> Vec<u32> {
-        // As text has them: the k-th most frequent about as often as 1 / k says.
+        // The k-th most frequent token has a frequency of about 1 / k, as in text.
         let (mut stream, v) = (Stream::new(1, 1), self.sizes.v);
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 0 to below V")]
         let token = |uniform: f64| ((v as f64).powf(uniform) - 1.0) as u32;
@@ -237,7 +239,7 @@ impl Bench {
         let (dweight, dbias, sums) = (self.zeros(c)?, self.zeros(c)?, device.allocate(sums_elements(rows, c)?)?);
         let (dweight, dbias) = (dweight.slice(), Some(dbias.slice()));
         let gradients = layernorm_backward::Gradients { dinp: residual, dweight, dbias, accumulate: true };
-        let saved = layernorm_backward::Saved { inp, mean, rstd };
+        let saved = layernorm_backward::SavedNorm { inp, mean, rstd };
         self.tell("layernorm_backward", 8 * n, || {
             layernorm_backward(device, gradients, sums.slice(), branch, saved, weight)
         })
@@ -252,7 +254,7 @@ impl Bench {
         let losses = losses.slice();
         let n = rows * padded_v;
         self.tell("classifier_loss", 2 * n, || classifier(device, losses, logits, targets, v, None))?;
-        // What is read a second time comes from the second cache.
+        // The second read of the logits hits the L2 cache.
         self.tell("classifier", 4 * n, || classifier(device, losses, logits, targets, v, Some(1e-4)))?;
         self.tell("losses_sum", 4 * rows, || losses_sum(device, sum.slice(), losses, 1e-4, false))
     }

@@ -1,51 +1,51 @@
-//! A run's memory on the card: allocated once, in one piece, and handed out by the list that planned it.
+//! A run's GPU memory: one allocation, divided among the buffers of the plan.
 
 use std::mem::size_of;
 
-use headroom_shared::gpt::{
+use headroom_planner::gpt::{
     buffers::{Buffer, Buffers, cuda::CudaTraining},
-    tensors::{BLOCK_BYTES, Stored},
+    tensors::{BLOCK_BYTES, TensorId},
 };
 
 use super::{Allocation, CudaError, Device, Element, Slice};
 
-/// A buffer of the list, and where it begins in the arena.
+/// A buffer of the plan and its offset in the arena.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
-    /// What was planned.
+pub struct ArenaSlot {
+    /// Planned buffer.
     pub buffer: Buffer,
-    /// Its first byte; a multiple of [`BLOCK_BYTES`].
+    /// Offset of the first byte; a multiple of [`BLOCK_BYTES`].
     pub offset: u64,
 }
 
-/// Places buffers one after the other, each at a multiple of [`BLOCK_BYTES`]; with the bytes of all.
+/// Places buffers consecutively, each at a multiple of [`BLOCK_BYTES`]. Returns the places and the total size in bytes.
 #[must_use]
-pub fn in_a_row(list: &Buffers) -> (Vec<Place>, u64) {
+pub fn in_a_row(list: &Buffers) -> (Vec<ArenaSlot>, u64) {
     let mut end = 0_u64;
     let place = |&buffer: &Buffer| {
         let offset = end;
         end = end.saturating_add(buffer.bytes.div_ceil(BLOCK_BYTES).saturating_mul(BLOCK_BYTES));
-        Place { buffer, offset }
+        ArenaSlot { buffer, offset }
     };
     (list.all().iter().map(place).collect(), end)
 }
 
-/// All memory of a run.
+/// The memory of a run: one allocation and the places of its buffers.
 #[derive(Debug)]
 pub struct Arena {
     memory: Allocation<u8>,
-    places: Vec<Place>,
+    places: Vec<ArenaSlot>,
     n_taken: usize,
 }
 
 impl Arena {
-    /// Allocates `bytes`, in which each buffer has its place. Buffers that are not needed at the same time may share
-    /// one.
+    /// Allocates `bytes` and assigns each buffer its place. Buffers whose lifetimes do not overlap may share a place.
     ///
-    /// # Errors [`CudaError::OutOfDeviceMemory`] where less is free, and then nothing was allocated;
-    /// [`CudaError::Misplaced`] where a buffer's place is not within.
-    pub fn new(device: &Device, bytes: u64, places: Vec<Place>) -> Result<Self, CudaError> {
-        for Place { buffer, offset } in &places {
+    /// # Errors
+    /// [`CudaError::OutOfDeviceMemory`] if less memory is free, in which case nothing is allocated;
+    /// [`CudaError::Misplaced`] if a buffer does not fit into the arena.
+    pub fn new(device: &Device, bytes: u64, places: Vec<ArenaSlot>) -> Result<Self, CudaError> {
+        for ArenaSlot { buffer, offset } in &places {
             let end = offset.checked_add(buffer.bytes).filter(|&end| end <= bytes);
             if end.is_none() || offset % BLOCK_BYTES != 0 {
                 let (offset, buffer_bytes) = (*offset, buffer.bytes);
@@ -55,16 +55,16 @@ impl Arena {
         Ok(Self { memory: device.allocate(bytes)?, places, n_taken: 0 })
     }
 
-    /// Allocates what a run is planned to take.
+    /// Allocates the memory of a training plan.
     ///
     /// # Errors
     /// As [`Self::new`].
     pub fn planned(device: &Device, plan: &CudaTraining) -> Result<Self, CudaError> {
-        let places = plan.slots.iter().map(|slot| Place { buffer: slot.buffer, offset: slot.offset });
+        let places = plan.slots.iter().map(|slot| ArenaSlot { buffer: slot.buffer, offset: slot.offset });
         Self::new(device, plan.bytes, places.collect())
     }
 
-    /// Allocates a list whose buffers lie one after the other.
+    /// Allocates a list of buffers, placed consecutively.
     ///
     /// # Errors
     /// As [`Self::new`].
@@ -73,40 +73,41 @@ impl Arena {
         Self::new(device, bytes, places)
     }
 
-    /// What was allocated, to the byte.
+    /// Size of the allocation in bytes.
     #[must_use]
     pub const fn bytes(&self) -> u64 {
         self.memory.slice().bytes()
     }
 
-    /// All of it, as bytes.
+    /// The whole allocation, as bytes.
     #[must_use]
     pub const fn whole(&self) -> Slice<u8> {
         self.memory.slice()
     }
 
-    /// What was planned.
+    /// Planned buffers and their offsets, in the order of the plan.
     #[must_use]
-    pub fn places(&self) -> &[Place] {
+    pub fn places(&self) -> &[ArenaSlot] {
         &self.places
     }
 
-    /// The list's next buffer, which has to be this one: whoever takes them goes through the list in its order.
+    /// Takes the next buffer of the list, which must be `stored` of `layer`. Callers take all buffers in the order of
+    /// the list.
     ///
     /// # Errors
-    /// [`CudaError::NotPlanned`] where the list has another one there, or one of other elements.
-    pub fn take<T: Element>(&mut self, stored: impl Into<Stored>, layer: Option<u64>) -> Result<Slice<T>, CudaError> {
+    /// [`CudaError::NotPlanned`] if the next buffer is another one, or has another element type.
+    pub fn take<T: Element>(&mut self, stored: impl Into<TensorId>, layer: Option<u64>) -> Result<Slice<T>, CudaError> {
         let stored = stored.into();
         let slice = self.at(self.n_taken, stored, layer)?;
         self.n_taken += 1;
         Ok(slice)
     }
 
-    /// The next `n` buffers as one, from the first's beginning to the last's end: every parameter in some role. What
-    /// lies between them for the sake of their beginnings belongs to it.
+    /// Takes the next `n` buffers as one slice, from the start of the first to the end of the last, alignment gaps
+    /// included. Used for all parameters of one role.
     ///
     /// # Errors
-    /// [`CudaError::NotPlanned`] where there are fewer, or they do not follow each other.
+    /// [`CudaError::NotPlanned`] if fewer than `n` buffers are left, or they are not contiguous.
     pub fn take_span<T: Element>(&mut self, n: usize) -> Result<Slice<T>, CudaError> {
         let places = self.places.get(self.n_taken..self.n_taken + n).filter(|places| !places.is_empty());
         let refused = || CudaError::NotPlanned { asked: format!("{n} buffers in a row"), planned: self.what_is_left() };
@@ -124,24 +125,24 @@ impl Arena {
         Ok(slice)
     }
 
-    /// The first buffer of a name.
+    /// Returns the first buffer of `stored` and `layer`.
     ///
     /// # Errors
-    /// [`CudaError::NotPlanned`] where there is none.
-    pub fn find<T: Element>(&self, stored: impl Into<Stored>, layer: Option<u64>) -> Result<Slice<T>, CudaError> {
+    /// [`CudaError::NotPlanned`] if the list does not contain the buffer.
+    pub fn find<T: Element>(&self, stored: impl Into<TensorId>, layer: Option<u64>) -> Result<Slice<T>, CudaError> {
         let stored = stored.into();
-        let is_it = |place: &Place| place.buffer.stored == stored && place.buffer.layer == layer;
+        let is_it = |place: &ArenaSlot| place.buffer.stored == stored && place.buffer.layer == layer;
         self.at(self.places.iter().position(is_it).unwrap_or(self.places.len()), stored, layer)
     }
 
-    /// Whether every buffer was taken.
+    /// Whether every buffer has been taken.
     #[must_use]
     pub fn is_all_taken(&self) -> bool {
         self.n_taken == self.places.len()
     }
 
-    fn at<T: Element>(&self, index: usize, stored: Stored, layer: Option<u64>) -> Result<Slice<T>, CudaError> {
-        let is_it = |place: &&Place| {
+    fn at<T: Element>(&self, index: usize, stored: TensorId, layer: Option<u64>) -> Result<Slice<T>, CudaError> {
+        let is_it = |place: &&ArenaSlot| {
             let Buffer { stored: planned, layer: of, elements, bytes } = place.buffer;
             planned == stored && of == layer && elements.checked_mul(size_of::<T>() as u64) == Some(bytes)
         };
@@ -164,17 +165,17 @@ impl Arena {
     }
 }
 
-/// What the list has behind its last.
+/// Error text for the position after the last buffer.
 const NOTHING: &str = "nothing";
 
-fn described(place: &Place) -> String {
+fn described(place: &ArenaSlot) -> String {
     let Buffer { elements, bytes, .. } = place.buffer;
     format!("{} of {elements} elements in {bytes} bytes", place.buffer.name())
 }
 
 #[cfg(test)]
 mod tests {
-    use headroom_shared::gpt::{GptConfig, buffers::cpu_training, presets::Preset};
+    use headroom_planner::gpt::{GptConfig, buffers::cpu_training, presets::Preset};
 
     use super::*;
 

@@ -1,47 +1,48 @@
-//! Who computes attention: our own kernels, or a library of the host's where there is one and a person wants it.
+//! Attention backends: built-in kernels, or cuDNN if the host has it and the user selects it.
 //!
-//! Both take the same tensors and leave the same results, up to the order of their sums; each keeps its own order from
-//! launch to launch, so that a run repeats itself bit by bit with either.
+//! Both take the same tensors and compute the same results, up to the order of summation. Each backend sums in a fixed
+//! order, so a run is reproducible bit for bit with either.
 
 use std::fmt;
 
-use headroom_shared::gpt::buffers::cuda::Attender;
+use headroom_planner::gpt::buffers::cuda::AttentionBackend;
 
 use super::{
-    Bf16, CudaError, Device, Own, Slice,
+    Bf16, BuiltinKernels, CudaError, Device, Slice,
     ops::{
-        attention_backward::{Saved, attention_backward},
+        attention_backward::{SavedAttention, attention_backward},
         attention_forward::attention_forward,
     },
 };
-use crate::cpu::attention_forward::Heads;
+use crate::reference::attention_forward::Heads;
 
 /// Causal attention, forward and backward. Sizes, shapes and errors are those of the functions of the same names in
 /// [`super::ops`].
 pub trait Attention: fmt::Debug + Send + Sync {
-    /// Who it is, for the person who starts a run.
+    /// Name of the backend, for display.
     fn name(&self) -> String;
 
-    /// What a run's plan is made with, so that it has the room that this needs.
-    fn attender(&self) -> Attender {
-        Attender::Own
+    /// The planner's name of the backend. A plan must be made for it, so that it includes the backend's workspace.
+    fn attention_backend(&self) -> AttentionBackend {
+        AttentionBackend::BuiltinKernels
     }
 
-    /// Chooses how it computes, once, before a run begins; what the trial's tensors hold is lost.
+    /// Selects the algorithms, once, before a run begins. The contents of the tensors in `trial` are overwritten.
     ///
     /// # Errors
-    /// The card fails. That a library does not do it is none: it is noted, and our kernels do.
-    fn settle(&mut self, device: &Device, trial: Trial) -> Result<(), CudaError> {
+    /// The GPU fails. An operation that the library does not support is not an error: it is noted in [`Self::notes`],
+    /// and the built-in kernels are used.
+    fn settle(&mut self, device: &Device, trial: AutotuneInputs) -> Result<(), CudaError> {
         let _ = (device, trial);
         Ok(())
     }
 
-    /// What a person should know of how it is done, each said once.
+    /// Messages for the user about the selected algorithms, without repetition.
     fn notes(&self) -> Vec<String> {
         vec![]
     }
 
-    /// The result of every head.
+    /// Computes the output of every head.
     ///
     /// # Errors
     /// As [`attention_forward`].
@@ -54,7 +55,7 @@ pub trait Attention: fmt::Debug + Send + Sync {
         heads: Heads,
     ) -> Result<(), CudaError>;
 
-    /// Its gradient.
+    /// Computes the gradient of [`Self::forward`].
     ///
     /// # Errors
     /// As [`attention_backward`].
@@ -64,31 +65,31 @@ pub trait Attention: fmt::Debug + Send + Sync {
         dqkv: Slice<Bf16>,
         rows: Slice<f32>,
         dout: Slice<Bf16>,
-        saved: Saved,
+        saved: SavedAttention,
         heads: Heads,
     ) -> Result<(), CudaError>;
 }
 
-/// Tensors of a block, of the sizes of the run and all there at once, to be tried on.
+/// Tensors of one block, at the sizes of the run and without overlap, for trying out algorithms.
 #[derive(Clone, Copy, Debug)]
-pub struct Trial {
-    /// What forward reads and leaves.
-    pub saved: Saved,
-    /// What backward reads besides.
+pub struct AutotuneInputs {
+    /// Input and outputs of forward.
+    pub saved: SavedAttention,
+    /// Gradient of the output: a further input of backward.
     pub dout: Slice<Bf16>,
-    /// What it leaves.
+    /// Gradient of QKV: the output of backward.
     pub dqkv: Slice<Bf16>,
-    /// What it has in between.
+    /// Intermediate buffer of backward.
     pub rows: Slice<f32>,
-    /// Without dropout.
+    /// Sizes of the heads, without dropout.
     pub heads: Heads,
-    /// Whether the run drops from attention's weights.
+    /// Whether the run applies dropout to the attention weights.
     pub drops: bool,
-    /// Room of forward, and of backward, from now on.
+    /// Workspaces of forward and backward, also for the rest of the run.
     pub rooms: [Slice<u8>; 2],
 }
 
-impl Attention for Own {
+impl Attention for BuiltinKernels {
     fn name(&self) -> String {
         "own kernels".to_owned()
     }
@@ -112,7 +113,7 @@ impl Attention for Own {
         dqkv: Slice<Bf16>,
         rows: Slice<f32>,
         dout: Slice<Bf16>,
-        saved: Saved,
+        saved: SavedAttention,
         heads: Heads,
     ) -> Result<(), CudaError> {
         attention_backward(device, dqkv, rows, dout, saved, heads)

@@ -1,63 +1,37 @@
-//! The driver's calls, each once: results checked, handles given back when they are dropped. Beside it only the
-//! loading of libraries and the calls of cuBLASLt and cuDNN have unsafe code on the CUDA side.
+//! Safe wrappers of the driver's functions: results are checked, and handles are released on drop. The only other
+//! unsafe code on the CUDA side loads libraries and calls cuBLASLt and cuDNN.
 //!
-//! SAFETY, of every call here: the driver is loaded, as nothing here is reachable without a [`super::driver::Driver`];
-//! handles are those that the driver gave and that are not given back yet, as only the owners here make and end them;
-//! and pointers are to variables of the function that calls, which the driver writes before it returns.
+//! SAFETY, of every call here: the driver is loaded, as nothing here is reachable without a [`super::driver::Driver`].
+//! Handles come from the driver and are not released yet, as only the owners in this module create and release them.
+//! Pointers refer to local variables of the calling function, which the driver writes before it returns.
 
 use std::{
-    ffi::{CStr, CString, c_char, c_int, c_void},
+    ffi::{CStr, CString, c_int, c_void},
     ptr,
 };
 
 use super::{
     driver::Driver,
-    error::{At, Code, CudaError},
+    error::CudaError,
     interface::{
-        self, Address, Basics, CardNumber, EVENT_DEFAULT, Functions, Handle, JIT_ERROR_LOG_BUFFER,
-        JIT_ERROR_LOG_BUFFER_SIZE_BYTES, STREAM_NON_BLOCKING, SUCCESS, Status,
+        self, Address, Basics, EVENT_DEFAULT, Functions, GpuNumber, Handle, JIT_ERROR_LOG_BUFFER,
+        JIT_ERROR_LOG_BUFFER_SIZE_BYTES, STREAM_NON_BLOCKING, SUCCESS,
     },
+    status::answer,
 };
 
-pub use interface::{CardAttribute, FunctionAttribute};
+pub use interface::{FunctionAttribute, GpuAttribute};
 
-/// Turns the driver's answer to a call into a result.
-#[track_caller]
-fn answer(basics: &Basics, call: &'static str, status: Status) -> Result<(), CudaError> {
-    if status == SUCCESS {
-        return Ok(());
-    }
-    Err(CudaError::Call { call, code: code(basics, status), at: At::caller() })
-}
-
-/// A code with the driver's name and description of it. The driver may return a code that it cannot describe.
-fn code(basics: &Basics, status: Status) -> Code {
-    let text = |get: unsafe extern "C" fn(Status, *mut *const c_char) -> Status| {
-        let mut text = ptr::null();
-        // SAFETY: as of every call; the text is the driver's own and stays.
-        let answer = unsafe { get(status, &raw mut text) };
-        let known = answer == SUCCESS && !text.is_null();
-        // SAFETY: a text of the driver's, with its end.
-        known.then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
-    };
-    Code {
-        number: status,
-        name: text(basics.cuGetErrorName).unwrap_or_else(|| "no name".to_owned()),
-        description: text(basics.cuGetErrorString)
-            .unwrap_or_else(|| "the driver returned an error code that it does not describe".to_owned()),
-    }
-}
-
-/// The tables of the open driver.
+/// The function tables of the open driver.
 fn tables() -> Result<(&'static Basics, &'static Functions), CudaError> {
     Driver::opened().map(|driver| (driver.basics(), driver.functions()))
 }
 
-/// A call with one result.
+/// Calls a driver function with one output parameter and returns the output.
 macro_rules! get {
     ($start:expr, $call:ident($($before:expr),*; $($after:expr),*)) => {{
         let mut out = $start;
-        // No closure, in which the place of the call would be lost.
+        // No closure: it would lose the caller's location.
         match tables() {
             Ok((basics, functions)) => {
                 // SAFETY: as of every call.
@@ -69,12 +43,12 @@ macro_rules! get {
     }};
 }
 
-/// A call with none.
+/// Calls a driver function without output parameters.
 macro_rules! tell {
     ($call:ident($($argument:expr),*)) => {
         match tables() {
             Ok((basics, functions)) => {
-                // SAFETY: as of every call, and as its function says of the arguments.
+                // SAFETY: as of every call; the calling function ensures that the arguments are valid.
                 let status = unsafe { (functions.$call)($($argument),*) };
                 answer(basics, stringify!($call), status)
             }
@@ -83,32 +57,16 @@ macro_rules! tell {
     };
 }
 
-/// Initializes a driver, which is not open before.
 #[track_caller]
-pub fn init(basics: &Basics) -> Result<(), CudaError> {
-    // SAFETY: as of every call; 0 is the only value of its argument.
-    answer(basics, "cuInit", unsafe { (basics.cuInit)(0) })
-}
-
-/// As 12040 for 12.4; the only call that may come before [`init`].
-#[track_caller]
-pub fn driver_version(basics: &Basics) -> Result<i32, CudaError> {
-    let mut version = 0;
-    // SAFETY: as of every call.
-    answer(basics, "cuDriverGetVersion", unsafe { (basics.cuDriverGetVersion)(&raw mut version) })?;
-    Ok(version)
-}
-
-#[track_caller]
-pub fn n_cards() -> Result<u32, CudaError> {
+pub fn n_gpus() -> Result<u32, CudaError> {
     get!(0, cuDeviceGetCount(;)).map(|n: c_int| n.unsigned_abs())
 }
 
-/// A card as the driver numbers it: a number, which is never given back.
+/// The driver's number of a GPU, which needs no release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CardHandle(CardNumber);
+pub struct GpuHandle(GpuNumber);
 
-impl CardHandle {
+impl GpuHandle {
     #[track_caller]
     pub fn get(index: u32) -> Result<Self, CudaError> {
         let index = c_int::try_from(index).unwrap_or(c_int::MAX);
@@ -120,7 +78,7 @@ impl CardHandle {
         const LENGTH: c_int = 256;
         let mut name = [0; LENGTH as usize];
         tell!(cuDeviceGetName(name.as_mut_ptr().cast(), LENGTH, self.0))?;
-        // The end is the driver's to write; were it not there, all of it is the name.
+        // The driver writes the terminating zero. Without one, the whole buffer is the name.
         let end = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
         Ok(String::from_utf8_lossy(&name[..end]).into_owned())
     }
@@ -131,7 +89,7 @@ impl CardHandle {
     }
 
     #[track_caller]
-    pub fn attribute(self, attribute: CardAttribute) -> Result<u32, CudaError> {
+    pub fn attribute(self, attribute: GpuAttribute) -> Result<u32, CudaError> {
         get!(0, cuDeviceGetAttribute(; attribute, self.0)).map(|value: c_int| value.unsigned_abs())
     }
 
@@ -141,26 +99,26 @@ impl CardHandle {
     }
 }
 
-/// A card's primary context, which whatever else in the process uses the card shares.
+/// A GPU's primary context, shared with all other users of the GPU in this process.
 #[derive(Debug)]
 pub struct Context {
-    card: CardHandle,
+    gpu: GpuHandle,
     raw: Handle,
 }
 
-// SAFETY: a context belongs to no thread; each makes it its own before it calls.
+// SAFETY: a context is not tied to a thread; each thread makes it current before it calls.
 unsafe impl Send for Context {}
-// SAFETY: the driver's calls may come from several threads at once.
+// SAFETY: the driver's functions may be called from several threads at once.
 unsafe impl Sync for Context {}
 
 impl Context {
     #[track_caller]
-    pub fn retain(card: CardHandle) -> Result<Self, CudaError> {
-        let raw = get!(ptr::null_mut(), cuDevicePrimaryCtxRetain(; card.0))?;
-        Ok(Self { card, raw })
+    pub fn retain(gpu: GpuHandle) -> Result<Self, CudaError> {
+        let raw = get!(ptr::null_mut(), cuDevicePrimaryCtxRetain(; gpu.0))?;
+        Ok(Self { gpu, raw })
     }
 
-    /// Makes it the one that this thread's calls are for.
+    /// Makes this context current for the calling thread.
     #[track_caller]
     pub fn bind(&self) -> Result<(), CudaError> {
         tell!(cuCtxSetCurrent(self.raw))
@@ -169,12 +127,12 @@ impl Context {
 
 impl Drop for Context {
     fn drop(&mut self) {
-        // After a fault it fails, and there is nobody left to tell.
-        let _: Result<(), CudaError> = tell!(cuDevicePrimaryCtxRelease_v2(self.card.0));
+        // The release fails after a fault, which cannot be reported from here.
+        let _: Result<(), CudaError> = tell!(cuDevicePrimaryCtxRelease_v2(self.gpu.0));
     }
 }
 
-/// Free bytes, and all, of the card of this thread's context.
+/// Free and total bytes of the GPU of the current context.
 #[track_caller]
 pub fn memory_info() -> Result<(u64, u64), CudaError> {
     let mut total = 0;
@@ -187,13 +145,13 @@ pub fn allocate(bytes: usize) -> Result<u64, CudaError> {
     get!(Address::MIN, cuMemAlloc_v2(; bytes))
 }
 
-/// Ends an allocation. A wrong address is refused by the driver.
+/// Frees an allocation. The driver rejects an invalid address.
 #[track_caller]
 pub fn free(address: u64) -> Result<(), CudaError> {
     tell!(cuMemFree_v2(address))
 }
 
-/// What runs in order on a card.
+/// A queue of operations that run in order on a GPU.
 #[derive(Debug)]
 pub struct Stream(Handle);
 
@@ -209,7 +167,7 @@ impl Stream {
         get!(ptr::null_mut(), cuStreamCreate(; flags)).map(Self)
     }
 
-    /// As libraries that launch by themselves are given it.
+    /// The raw handle, for libraries that launch by themselves.
     pub const fn raw(&self) -> *mut c_void {
         self.0
     }
@@ -219,24 +177,24 @@ impl Stream {
         tell!(cuStreamSynchronize(self.0))
     }
 
-    /// Copies to the card, and is done when it returns, so that `from` may change or end: by a wait. The driver takes a
-    /// copy of memory that is not pinned only where it "must first be staged", and such calls "might be synchronous" (CUDA
-    /// driver API, "API synchronization behavior"): a card that reads the host's pages by itself need do neither.
+    /// Copies to the GPU and waits for completion, so that `from` may be changed or freed afterwards. The driver copies
+    /// pageable memory only if it "must first be staged", and such calls "might be synchronous" (CUDA driver API, "API
+    /// synchronization behavior"). A GPU that reads pageable memory directly does neither.
     #[track_caller]
-    pub fn copy_to_card(&self, to: u64, from: &[u8]) -> Result<(), CudaError> {
+    pub fn copy_to_gpu(&self, to: u64, from: &[u8]) -> Result<(), CudaError> {
         tell!(cuMemcpyHtoDAsync_v2(to, from.as_ptr().cast(), from.len(), self.0))?;
         self.synchronize()
     }
 
-    /// Copies from the card, and is done when it returns: by a wait, likewise.
+    /// Copies from the GPU and waits for completion.
     #[track_caller]
-    pub fn copy_from_card(&self, to: &mut [u8], from: u64) -> Result<(), CudaError> {
+    pub fn copy_from_gpu(&self, to: &mut [u8], from: u64) -> Result<(), CudaError> {
         tell!(cuMemcpyDtoHAsync_v2(to.as_mut_ptr().cast(), from, to.len(), self.0))?;
         self.synchronize()
     }
 
     #[track_caller]
-    pub fn copy_on_card(&self, to: u64, from: u64, bytes: usize) -> Result<(), CudaError> {
+    pub fn copy_on_gpu(&self, to: u64, from: u64, bytes: usize) -> Result<(), CudaError> {
         tell!(cuMemcpyDtoDAsync_v2(to, from, bytes, self.0))
     }
 
@@ -247,8 +205,8 @@ impl Stream {
 
     /// Launches a kernel.
     ///
-    /// `arguments` are addresses of values of the sizes that [`Function::parameter_bytes`] tells, alive until this
-    /// returns; whoever calls has compared them.
+    /// `arguments` are addresses of values with the sizes of [`Function::parameter_bytes`], valid until this returns.
+    /// The caller has compared the sizes.
     #[track_caller]
     pub fn launch(
         &self,
@@ -270,7 +228,7 @@ impl Drop for Stream {
     }
 }
 
-/// A file of kernels as the driver has it.
+/// A file of kernels, loaded by the driver.
 #[derive(Debug)]
 pub struct LoadedModule(Handle);
 
@@ -280,13 +238,13 @@ unsafe impl Send for LoadedModule {}
 unsafe impl Sync for LoadedModule {}
 
 impl LoadedModule {
-    /// Has the driver translate the PTX of a file. What its compiler says comes with the error.
+    /// Compiles PTX with the driver's compiler, whose log is part of the error.
     #[track_caller]
     pub fn load(module: &'static str, ptx: &CStr) -> Result<Self, CudaError> {
         const LENGTH: usize = 4096;
         let mut log = [0_u8; LENGTH];
         let mut options = [JIT_ERROR_LOG_BUFFER, JIT_ERROR_LOG_BUFFER_SIZE_BYTES];
-        // The size stands where a pointer would.
+        // The option's value is the size itself, passed as a pointer.
         let mut values: [*mut c_void; 2] = [log.as_mut_ptr().cast(), ptr::without_provenance_mut(LENGTH)];
         let n_options = 2;
         let (options, values) = (options.as_mut_ptr(), values.as_mut_ptr());
@@ -300,10 +258,10 @@ impl LoadedModule {
         })
     }
 
-    /// A kernel of it. It may be used as long as the module is there.
+    /// Returns a kernel of the module, usable while the module is loaded.
     #[track_caller]
     pub fn function(&self, name: &str) -> Result<Function, CudaError> {
-        // A name with a zero is no kernel's, and the empty one is nobody's either.
+        // A name with a zero byte becomes the empty name, which no kernel has.
         let name = CString::new(name).unwrap_or_default();
         get!(ptr::null_mut(), cuModuleGetFunction(; self.0, name.as_ptr())).map(Function)
     }
@@ -315,7 +273,7 @@ impl Drop for LoadedModule {
     }
 }
 
-/// A kernel as the driver has it, while its module is loaded.
+/// A kernel handle, valid while its module is loaded.
 #[derive(Clone, Copy, Debug)]
 pub struct Function(Handle);
 
@@ -325,12 +283,12 @@ unsafe impl Send for Function {}
 unsafe impl Sync for Function {}
 
 impl Function {
-    /// Bytes of each of its parameters.
+    /// Size of each parameter in bytes.
     pub fn parameter_bytes(&self) -> Vec<u64> {
         let bytes = |index| {
             let (_, functions) = tables().ok()?;
             let (mut offset, mut bytes) = (0, 0);
-            // SAFETY: as of every call. Past the last parameter it is answered that the value is wrong.
+            // SAFETY: as of every call. After the last parameter the driver returns an error for the invalid index.
             let status = unsafe { (functions.cuFuncGetParamInfo)(self.0, index, &raw mut offset, &raw mut bytes) };
             (status == SUCCESS).then_some(bytes as u64)
         };
@@ -344,7 +302,7 @@ impl Function {
     }
 }
 
-/// A moment in a stream's order.
+/// A point in a stream's order of operations.
 #[derive(Debug)]
 pub struct Event(Handle);
 
@@ -369,7 +327,7 @@ impl Event {
         tell!(cuEventSynchronize(self.0))
     }
 
-    /// Milliseconds from another event to this one; both have been reached.
+    /// Milliseconds from `start` to this event, both of which have been reached.
     #[track_caller]
     pub fn millis_since(&self, start: &Self) -> Result<f32, CudaError> {
         get!(0.0, cuEventElapsedTime(; start.0, self.0))

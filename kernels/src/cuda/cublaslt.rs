@@ -1,15 +1,18 @@
-//! Products by cuBLASLt, where the host has it: the library alone, without CUDA's runtime or compiler.
+//! GEMM backend on cuBLASLt, if the host has it. It needs only the library, not CUDA's runtime or compiler.
 //!
-//! The library adds a bias and a residual stream by itself. GELU it has only in the form with tanh, up to 5e-4 from the
-//! exact one that models here have, so that GELU and its derivative are our kernels, after the product. What it has no
-//! algorithm for is multiplied by our kernels too, and [`CublasLt::notes`] says so.
+//! The library's epilogues add a bias, and its `beta` adds the residual stream. Its GELU epilogue is the tanh form, up
+//! to 5e-4 off the exact form of these models. GELU and its derivative are therefore separate built-in kernels after
+//! the product. Built-in kernels also compute products that the library has no algorithm for, which [`CublasLt::notes`]
+//! reports.
 //!
-//! Which algorithm a product is done with is chosen once for its shape, in the rehearsal before a run. With a folder to
-//! keep the choice in, up to [`ALGORITHMS_MAX`] proposals are timed and the fastest is taken, in this run and in each
-//! later one of the same card, driver and library. Without, nothing would make the next run choose alike, and a run has
-//! to repeat itself bit by bit: the library's first proposal is taken, which is always the same. Algorithms whose sums
-//! have no fixed order are not asked for, there is one stream, and the workspace is one place of one size; for that the
-//! library promises the same bits on the same card (cuBLAS library, "Results reproducibility").
+//! The algorithm of a product is selected once per shape, in the rehearsal before a run. With a directory for storing
+//! the selection, up to [`ALGORITHMS_MAX`] proposals are timed, and the fastest is used. Later runs on the same GPU,
+//! driver and library use the stored selection. Without a directory the next run could not repeat the selection, and a
+//! run must be reproducible bit for bit. Then the library's first proposal is used, which is always the same.
+//!
+//! Algorithms without a fixed order of summation are excluded, there is one stream, and the workspace has a fixed
+//! address and size. Under these conditions the library guarantees the same bits on the same GPU (cuBLAS library,
+//! "Results reproducibility").
 
 mod calls;
 mod choose;
@@ -17,90 +20,90 @@ mod find;
 mod shape;
 
 pub use calls::ALGORITHMS_MAX;
-pub use find::{Found, NEEDED, VARIABLE, Version};
+pub use find::{LoadedLibrary, NEEDED, VARIABLE, Version};
 
 use std::{
     path::Path,
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use headroom_shared::gpt::buffers::cuda::Multiplier;
+use headroom_planner::gpt::buffers::cuda::GemmBackend;
 
 use super::{
     Bf16, CudaError, Device, Slice,
     driver::Driver,
+    gemm::{BuiltinKernels, Gemm},
     libraries::{
-        Absent,
-        kept::{Kept, Key},
+        LibraryError,
+        algorithm_file::{AlgorithmFile, Key},
     },
     ops::{
         gelu::{gelu_backward, gelu_forward},
         matmul::sizes::Sizes,
     },
-    products::{Own, Products},
 };
-use choose::Chosen;
-use shape::{Shape, Slices, Which};
+use choose::AlgorithmCache;
+use shape::{GemmKind, Shape, Slices};
 
-/// cuBLASLt on a card.
+/// cuBLASLt on one GPU.
 #[derive(Debug)]
 pub struct CublasLt {
-    found: Found,
-    multiplier: Multiplier,
-    /// Products come one after the other: they share the workspace.
-    chosen: Mutex<Chosen>,
+    found: LoadedLibrary,
+    gemm_backend: GemmBackend,
+    /// Selected algorithms. Products run one after the other, so they share the workspace.
+    chosen: Mutex<AlgorithmCache>,
 }
 
 impl CublasLt {
-    /// The library that [`VARIABLE`] names, else the first one in the usual places that can be used on this card. Choices
-    /// are kept in the folder, where one is given.
+    /// Loads the library that [`VARIABLE`] names, or else the first usable one found. The selected algorithms are
+    /// stored in the directory `keep_in`, if given.
     ///
     /// # Errors
-    /// [`Absent`], of which [`Absent::is_error`] says whether a run may go on without.
-    pub fn find(device: &Device, keep_in: Option<&Path>) -> Result<Self, Absent> {
+    /// [`LibraryError`]; [`LibraryError::is_error`] returns whether a run may continue without the library.
+    pub fn find(device: &Device, keep_in: Option<&Path>) -> Result<Self, LibraryError> {
         find::find(device).map(|found| Self::new(device, found, keep_in))
     }
 
-    /// The library at a path; for tests, which cannot set a variable of their own process.
+    /// Loads the library at a path; for tests, which cannot set an environment variable of their own process.
     ///
     /// # Errors
     /// As [`Self::find`].
-    pub fn at(device: &Device, library: &Path, keep_in: Option<&Path>) -> Result<Self, Absent> {
+    pub fn at(device: &Device, library: &Path, keep_in: Option<&Path>) -> Result<Self, LibraryError> {
         find::named(device, library).map(|found| Self::new(device, found, keep_in))
     }
 
-    fn new(device: &Device, (found, handle): (Found, calls::Handle), keep_in: Option<&Path>) -> Self {
-        let multiplier = Multiplier::cublaslt(device.card().capability.major);
-        // That there is a driver was seen when the library was taken.
+    fn new(device: &Device, (found, handle): (LoadedLibrary, calls::Handle), keep_in: Option<&Path>) -> Self {
+        let gemm_backend = GemmBackend::cublaslt(device.gpu().capability.major);
+        // The driver was already opened when the library was loaded.
         let driver = Driver::get().map_or(super::driver::NEEDED, Driver::version);
-        let key = Key::new(device.card(), driver, ("cublaslt", found.version.0), multiplier.workspace_bytes());
-        let chosen = Chosen::new(handle, keep_in.map(|folder| Kept::new(folder, key)));
-        Self { found, multiplier, chosen: Mutex::new(chosen) }
+        let key = Key::new(device.gpu(), driver, ("cublaslt", found.version.0), gemm_backend.workspace_bytes());
+        let chosen = AlgorithmCache::new(handle, keep_in.map(|folder| AlgorithmFile::new(folder, key)));
+        Self { found, gemm_backend, chosen: Mutex::new(chosen) }
     }
 
-    /// Which library it is.
+    /// The loaded library.
     #[must_use]
-    pub fn found(&self) -> &Found {
+    pub fn found(&self) -> &LoadedLibrary {
         &self.found
     }
 
-    fn chosen(&self) -> MutexGuard<'_, Chosen> {
+    fn chosen(&self) -> MutexGuard<'_, AlgorithmCache> {
         self.chosen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has the library do a product; whether it did.
+    /// Computes a product with the library; returns whether the library supports it.
     #[track_caller]
-    fn did(&self, device: &Device, which: Which, sizes: Sizes, slices: Slices) -> Result<bool, CudaError> {
+    fn did(&self, device: &Device, which: GemmKind, sizes: Sizes, slices: Slices) -> Result<bool, CudaError> {
         let Sizes { n, c, oc } = sizes;
         let shape = Shape { which, n: n.into(), c: c.into(), oc: oc.into() };
-        // Where there are no rows there is nothing to multiply, which our kernels know.
+        // Without rows there is nothing to multiply, which the built-in kernels handle.
         if n == 0 {
             return Ok(false);
         }
         self.chosen().multiply(device, shape, slices)
     }
 
-    /// A linear layer, as far as the library does it.
+    /// Computes a linear layer with the library; returns whether the library supports it.
     #[track_caller]
     #[expect(clippy::too_many_arguments, reason = "those of the op")]
     fn did_forward(
@@ -118,7 +121,7 @@ impl CublasLt {
             residual.expect(op, "residual", out.len())?;
         }
         let has_bias = bias.is_some();
-        let which = if residual.is_some() { Which::Residual { has_bias } } else { Which::Forward { has_bias } };
+        let which = if residual.is_some() { GemmKind::Residual { has_bias } } else { GemmKind::Forward { has_bias } };
         let slices = Slices {
             a: weight.address(),
             b: inp.address(),
@@ -129,7 +132,7 @@ impl CublasLt {
         self.did(device, which, sizes, slices)
     }
 
-    /// The gradient of rows, as far as the library does it.
+    /// Computes the gradient of a linear layer's input with the library; returns whether the library supports it.
     #[track_caller]
     fn did_rows(
         &self,
@@ -143,17 +146,17 @@ impl CublasLt {
         let sizes = Sizes::new(op, dinp.len(), weight.len(), c)?;
         sizes.check(op, ("dinp", dinp), ("dout", dout))?;
         let (a, b, out) = (weight.address(), dout.address(), dinp.address());
-        self.did(device, Which::Rows, sizes, Slices { a, b, c: out, out, bias: None })
+        self.did(device, GemmKind::Rows, sizes, Slices { a, b, c: out, out, bias: None })
     }
 }
 
-impl Products for CublasLt {
+impl Gemm for CublasLt {
     fn name(&self) -> String {
         self.found.to_string()
     }
 
-    fn multiplier(&self) -> Multiplier {
-        self.multiplier
+    fn gemm_backend(&self) -> GemmBackend {
+        self.gemm_backend
     }
 
     fn begin(&mut self, workspace: Slice<u8>) {
@@ -185,7 +188,7 @@ impl Products for CublasLt {
         if self.did_forward("matmul_forward", device, out, [inp, weight], bias, None, c)? {
             return Ok(());
         }
-        Own.forward(device, out, inp, weight, bias, c)
+        BuiltinKernels.forward(device, out, inp, weight, bias, c)
     }
 
     #[track_caller]
@@ -204,7 +207,7 @@ impl Products for CublasLt {
         if self.did_forward(OP, device, out, [inp, weight], bias, None, c)? {
             return gelu_forward(device, gelu_out, out);
         }
-        Own.gelu_forward(device, gelu_out, out, inp, weight, bias, c)
+        BuiltinKernels.gelu_forward(device, gelu_out, out, inp, weight, bias, c)
     }
 
     #[track_caller]
@@ -221,7 +224,7 @@ impl Products for CublasLt {
         if self.did_forward("matmul_residual_forward", device, out, [inp, weight], bias, Some(residual), c)? {
             return Ok(());
         }
-        Own.residual_forward(device, out, inp, weight, bias, residual, c)
+        BuiltinKernels.residual_forward(device, out, inp, weight, bias, residual, c)
     }
 
     #[track_caller]
@@ -236,7 +239,7 @@ impl Products for CublasLt {
         if self.did_rows("matmul_backward_inp", device, dinp, dout, weight, c)? {
             return Ok(());
         }
-        Own.backward_inp(device, dinp, dout, weight, c)
+        BuiltinKernels.backward_inp(device, dinp, dout, weight, c)
     }
 
     #[track_caller]
@@ -256,7 +259,7 @@ impl Products for CublasLt {
         if self.did_rows(OP, device, scratch, dout, weight, c)? {
             return gelu_backward(device, dinp, scratch, pre);
         }
-        Own.gelu_backward_inp(device, dinp, dout, weight, pre, scratch, c)
+        BuiltinKernels.gelu_backward_inp(device, dinp, dout, weight, pre, scratch, c)
     }
 
     #[track_caller]
@@ -274,10 +277,10 @@ impl Products for CublasLt {
         let sizes = Sizes::new(OP, inp.len(), dweight.len(), c)?;
         sizes.check(OP, ("inp", inp), ("dout", dout))?;
         let (a, b, out) = (inp.address(), dout.address(), dweight.address());
-        let which = Which::Weight { accumulates: accumulate };
+        let which = GemmKind::Weight { accumulates: accumulate };
         if self.did(device, which, sizes, Slices { a, b, c: out, out, bias: None })? {
             return Ok(());
         }
-        Own.backward_weight(device, dweight, planes, dout, inp, c, accumulate)
+        BuiltinKernels.backward_weight(device, dweight, planes, dout, inp, c, accumulate)
     }
 }

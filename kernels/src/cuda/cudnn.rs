@@ -1,22 +1,23 @@
-//! Attention by cuDNN, where the host has it and a person asks for it: forward, backward or both, as far as it is faster.
+//! Attention backend on cuDNN, used if the user selects it: for forward, backward or both, whichever are faster.
 //!
-//! Nothing of it is trusted. Before a run begins both directions are computed on random numbers of the run's own sizes, by
-//! the library and by our kernels. What differs by more than roundings, does not repeat itself bit by bit, or is refused,
-//! is not taken, and [`Cudnn::notes`](Attention::notes) says so; the rest is timed against our kernels, and the faster of
-//! the two is taken, in this run and in each later one in its folder.
+//! The library's results are verified. Before a run begins, both directions are computed on random numbers of the run's
+//! sizes, by the library and by the built-in kernels. A direction is rejected if it differs by more than rounding, is
+//! not reproducible bit for bit, or fails. [`Cudnn::notes`](Attention::notes) reports the reason. The remaining
+//! directions are timed, and the faster of library and built-in kernels is used. Later runs in the same directory use
+//! the same selection.
 //!
-//! Backward is asked for with sums of one order ("deterministic"), which on most cards takes a gradient for every score,
-//! in 16 bits: sequences are done in groups for which there is room. Attention that drops is our kernels': cuDNN's random
-//! numbers are others.
+//! Backward is requested with a fixed order of summation ("deterministic"). On most GPUs this takes a 16-bit gradient
+//! for every score, so sequences are processed in groups that fit into the workspace. Attention with dropout uses the
+//! built-in kernels, because cuDNN's random numbers differ.
 
+mod autotune;
 mod calls;
 mod compare;
 mod find;
 mod graph;
 mod plan;
-mod tried;
 
-pub use find::{Found, NEEDED, VARIABLE, Version};
+pub use find::{LoadedLibrary, NEEDED, VARIABLE, Version};
 
 use std::{
     fmt,
@@ -24,30 +25,30 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use headroom_shared::gpt::buffers::cuda::Attender;
+use headroom_planner::gpt::buffers::cuda::AttentionBackend;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::{
-    Bf16, CudaError, Device, Own, Slice,
-    attention::{Attention, Trial},
+    Bf16, BuiltinKernels, CudaError, Device, Slice,
+    attention::{Attention, AutotuneInputs},
     driver::{self, Driver},
     libraries::{
-        Absent, Refused,
-        kept::{Choices, Kept, Key},
+        LibraryError, RejectedLibrary,
+        algorithm_file::{AlgorithmFile, Choices, Key},
     },
-    ops::attention_backward::Saved,
+    ops::attention_backward::SavedAttention,
 };
-use crate::cpu::attention_forward::Heads;
-use calls::{For, Handle};
+use crate::reference::attention_forward::Heads;
+use autotune::Autotuner;
+use calls::{DescriptorGpu, Handle};
 use graph::{Graph, Role, Sizes};
 use plan::Plan;
-use tried::Trying;
 
-/// What is taken of the library.
+/// Directions that the library computes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Taken {
+struct CudnnDirections {
     forward: bool,
     backward: bool,
 }
@@ -57,14 +58,14 @@ struct Taken {
 struct Direction {
     plan: Plan,
     room: Slice<u8>,
-    /// Sequences that it does at once.
+    /// Sequences per execution.
     sequences: u64,
 }
 
-/// What the library was given and gave.
+/// The library's handle and the selected plans.
 #[derive(Debug)]
 struct State {
-    // Before the handle, which they are made with.
+    // Declared before the handle, which creates them.
     forward: Option<Direction>,
     backward: Option<Direction>,
     handle: Handle,
@@ -72,16 +73,16 @@ struct State {
     notes: Vec<String>,
 }
 
-/// cuDNN on a card.
+/// cuDNN on one GPU.
 #[derive(Debug)]
 pub struct Cudnn {
-    found: Found,
-    kept: Option<Kept>,
-    /// Executions come one after the other: those of a direction share its room.
+    found: LoadedLibrary,
+    kept: Option<AlgorithmFile>,
+    /// State of the library. Executions run one after the other, so those of a direction share its workspace.
     state: Mutex<State>,
 }
 
-/// Sizes of a run's attention, as a choice is kept by.
+/// Sizes of a run's attention, the key of a stored selection.
 struct Shape {
     b: u64,
     heads: Heads,
@@ -95,93 +96,95 @@ impl fmt::Display for Shape {
 }
 
 impl Shape {
-    fn of(trial: &Trial) -> Self {
+    fn of(trial: &AutotuneInputs) -> Self {
         let token = 3 * trial.heads.c as u64 * trial.heads.t as u64;
         Self { b: trial.saved.qkv.len() / token.max(1), heads: trial.heads }
     }
 
-    /// Of so many sequences; none where they are more than the library counts.
+    /// Sizes for a number of sequences; `None` if they exceed the library's integers.
     fn sizes(&self, sequences: u64) -> Option<Sizes> {
         let [b, nh, t, hs] = [sequences, self.heads.nh as u64, self.heads.t as u64, self.heads.hs() as u64]
             .map(|n| i64::try_from(n).ok());
-        #[expect(clippy::cast_possible_truncation, reason = "a factor is f32 on the card")]
+        #[expect(clippy::cast_possible_truncation, reason = "a factor is f32 on the GPU")]
         let scale = self.heads.scale() as f32;
         Some(Sizes { b: b?, nh: nh?, t: t?, hs: hs?, scale })
     }
 }
 
-/// Room that the library asks for on a card that is not here, in bytes, forward and backward; `None` where no engine of it
-/// can. It compiles its kernels for that, so that some libcuda has to be there to be loaded, which need not find a card.
+/// Workspace in bytes, forward and backward, that the library needs on a GPU that is not present; `None` if no engine
+/// supports the sizes. The library compiles its kernels for this, so a libcuda must be loadable, though it need not
+/// find a GPU.
 ///
-/// `properties` is the card as the library writes one, a JSON object; B, NH, T and HS the sizes of what it does at once.
+/// `properties` is the GPU's description in the library's format, a JSON object. B, NH, T and HS are the sizes of one
+/// execution.
 ///
 /// # Errors
-/// It is no library that is taken, or it refuses the card or the graph.
+/// The library is not supported, or it rejects the GPU or the graph.
 pub fn room_elsewhere(
     library: &Path,
     properties: &str,
     [b, nh, t, hs]: [u64; 4],
 ) -> Result<[Option<u64>; 2], ElsewhereError> {
     let (_, loaded) = find::open(library)?;
-    let card = loaded.described(properties)?;
+    let gpu = loaded.described(properties)?;
     let channels = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
     let heads = Heads { t: channels(t), c: channels(nh.saturating_mul(hs)), nh: channels(nh), dropout: None };
     let sizes = Shape { b, heads }.sizes(b).ok_or(ElsewhereError::TooLarge)?;
     let of = |graph: Graph| -> Result<Option<u64>, ElsewhereError> {
-        Ok(Plan::new(For::Elsewhere(&card), &graph, u64::MAX)?.map(|plan| plan.workspace_bytes))
+        Ok(Plan::new(DescriptorGpu::Elsewhere(&gpu), &graph, u64::MAX)?.map(|plan| plan.workspace_bytes))
     };
     Ok([of(Graph::forward(sizes))?, of(Graph::backward(sizes))?])
 }
 
-/// Why nothing is known of a card that is not here.
+/// Why the workspace on an absent GPU is unknown.
 #[derive(Debug, Error)]
 pub enum ElsewhereError {
-    /// The library is not taken.
+    /// The library was rejected.
     #[error("{0}")]
-    Library(Refused),
-    /// It refuses.
+    Library(RejectedLibrary),
+    /// The library failed.
     #[error(transparent)]
     Cudnn(#[from] CudaError),
-    /// Sizes are beyond what it counts.
+    /// The sizes exceed the library's integers.
     #[error("the sizes are larger than cuDNN counts")]
     TooLarge,
 }
 
-impl From<Refused> for ElsewhereError {
-    fn from(refused: Refused) -> Self {
+impl From<RejectedLibrary> for ElsewhereError {
+    fn from(refused: RejectedLibrary) -> Self {
         Self::Library(refused)
     }
 }
 
 impl Cudnn {
-    /// The library that [`VARIABLE`] names, else the first one in the usual places that can be used on this card. The choice
-    /// is kept in the folder, where one is given.
+    /// Loads the library that [`VARIABLE`] names, or else the first usable one found. The selection is stored in the
+    /// directory `keep_in`, if given.
     ///
     /// # Errors
-    /// [`Absent`].
-    pub fn find(device: &Device, keep_in: Option<&Path>) -> Result<Self, Absent> {
+    /// [`LibraryError`] if no library was loaded.
+    pub fn find(device: &Device, keep_in: Option<&Path>) -> Result<Self, LibraryError> {
         find::find(device).map(|found| Self::new(device, found, keep_in))
     }
 
-    /// The library at a path; for tests, which cannot set a variable of their own process.
+    /// Loads the library at a path; for tests, which cannot set an environment variable of their own process.
     ///
     /// # Errors
     /// As [`Self::find`].
-    pub fn at(device: &Device, library: &Path, keep_in: Option<&Path>) -> Result<Self, Absent> {
+    pub fn at(device: &Device, library: &Path, keep_in: Option<&Path>) -> Result<Self, LibraryError> {
         find::named(device, library).map(|found| Self::new(device, found, keep_in))
     }
 
-    fn new(device: &Device, (found, handle): (Found, Handle), keep_in: Option<&Path>) -> Self {
+    fn new(device: &Device, (found, handle): (LoadedLibrary, Handle), keep_in: Option<&Path>) -> Self {
         let driver = Driver::get().map_or(driver::NEEDED, Driver::version);
-        let key = Key::new(device.card(), driver, ("cudnn", found.version.0), 0);
-        let kept = keep_in.map(|folder| Kept::new(folder, key));
+        let key = Key::new(device.gpu(), driver, ("cudnn", found.version.0), 0);
+        let kept = keep_in.map(|folder| AlgorithmFile::new(folder, key));
         let state = State { forward: None, backward: None, handle, is_settled: false, notes: vec![] };
         Self { found, kept, state: Mutex::new(state) }
     }
 
-    /// Which library it is.
+    /// The loaded library.
     #[must_use]
-    pub fn found(&self) -> &Found {
+    pub fn found(&self) -> &LoadedLibrary {
         &self.found
     }
 
@@ -189,15 +192,16 @@ impl Cudnn {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What was taken in the run's folder before; none where nothing was.
-    fn kept(&self, shape: &Shape, notes: &mut Vec<String>) -> (Choices<Taken>, Option<Taken>) {
-        match self.kept.as_ref().map(Kept::read::<Taken>) {
+    /// Reads the stored selections, and that of `shape` if there is one.
+    fn kept(&self, shape: &Shape, notes: &mut Vec<String>) -> (Choices<CudnnDirections>, Option<CudnnDirections>) {
+        match self.kept.as_ref().map(AlgorithmFile::read::<CudnnDirections>) {
             Some(Ok(choices)) => {
                 let taken = choices.get(&shape.to_string()).copied();
                 (choices, taken)
             }
             Some(Err(error)) => {
-                notes.push(format!("cuDNN's attention is timed anew: {error}"));
+                notes
+                    .push(format!("cannot use the stored selection of cuDNN attention: {error}; it is measured again"));
                 Default::default()
             }
             None => Default::default(),
@@ -230,7 +234,7 @@ impl Direction {
         handle: &Handle,
         device: &Device,
         (dqkv, rows, dout): (Slice<Bf16>, Slice<f32>, Slice<Bf16>),
-        saved: Saved,
+        saved: SavedAttention,
         heads: Heads,
     ) -> Result<(), CudaError> {
         let Heads { t, c, nh, .. } = heads;
@@ -258,7 +262,7 @@ impl Direction {
     }
 }
 
-/// Where queries, keys or values begin among all three.
+/// Address of the first query, key or value in the interleaved QKV tensor.
 fn part(qkv: Slice<Bf16>, role: Role, heads: Heads) -> u64 {
     let channels = heads.c as u64 * size_of::<Bf16>() as u64;
     let nth = match role {
@@ -277,29 +281,34 @@ impl Attention for Cudnn {
             (Some(_), Some(_)) => self.found.to_string(),
             (Some(_), None) => format!("{}, and its gradient by own kernels", self.found),
             (None, Some(_)) => format!("own kernels, and its gradient by {}", self.found),
-            (None, None) => Attention::name(&Own),
+            (None, None) => Attention::name(&BuiltinKernels),
         }
     }
 
-    fn attender(&self) -> Attender {
-        Attender::Cudnn
+    fn attention_backend(&self) -> AttentionBackend {
+        AttentionBackend::Cudnn
     }
 
-    fn settle(&mut self, device: &Device, trial: Trial) -> Result<(), CudaError> {
+    fn settle(&mut self, device: &Device, trial: AutotuneInputs) -> Result<(), CudaError> {
         let shape = Shape::of(&trial);
         let mut notes = vec![];
         if trial.drops {
-            notes.push("attention drops, which is by own kernels: cuDNN's random numbers are others".to_owned());
+            notes.push(
+                "cannot use cuDNN for attention with dropout: its random numbers differ; own kernels are used"
+                    .to_owned(),
+            );
         } else {
             let (mut choices, before) = self.kept(&shape, &mut notes);
             let state = &mut *self.state();
-            let trying = Trying { device, trial: &trial, handle: &state.handle, before, times: self.kept.is_some() };
+            let trying = Autotuner { device, trial: &trial, handle: &state.handle, before, times: self.kept.is_some() };
             (state.forward, state.backward) = trying.directions(&shape, &mut notes)?;
-            let taken = Taken { forward: state.forward.is_some(), backward: state.backward.is_some() };
+            let taken = CudnnDirections { forward: state.forward.is_some(), backward: state.backward.is_some() };
             if let Some(kept) = self.kept.as_ref().filter(|_| before != Some(taken)) {
                 choices.insert(shape.to_string(), taken);
                 if let Err(error) = kept.write(choices) {
-                    notes.push(format!("what cuDNN does is not kept, and a resumed run may do it otherwise: {error}"));
+                    notes.push(format!(
+                        "cannot store the selection of cuDNN attention: {error}; a resumed run may select differently"
+                    ));
                 }
             }
         }
@@ -325,7 +334,7 @@ impl Attention for Cudnn {
         let State { forward, handle, .. } = &*self.state();
         match forward {
             Some(direction) if heads.dropout.is_none() => direction.forward(handle, device, out, lse, qkv, heads),
-            _ => Attention::forward(&Own, device, out, lse, qkv, heads),
+            _ => Attention::forward(&BuiltinKernels, device, out, lse, qkv, heads),
         }
     }
 
@@ -336,7 +345,7 @@ impl Attention for Cudnn {
         dqkv: Slice<Bf16>,
         rows: Slice<f32>,
         dout: Slice<Bf16>,
-        saved: Saved,
+        saved: SavedAttention,
         heads: Heads,
     ) -> Result<(), CudaError> {
         let State { backward, handle, .. } = &*self.state();
@@ -344,7 +353,7 @@ impl Attention for Cudnn {
             Some(direction) if heads.dropout.is_none() => {
                 direction.backward(handle, device, (dqkv, rows, dout), saved, heads)
             }
-            _ => Own.backward(device, dqkv, rows, dout, saved, heads),
+            _ => BuiltinKernels.backward(device, dqkv, rows, dout, saved, heads),
         }
     }
 }

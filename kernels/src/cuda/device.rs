@@ -1,4 +1,4 @@
-//! A card that is opened: its context, its one stream, and what ran on it.
+//! An open GPU: its context, its single stream, and the launches since the last synchronization.
 
 use std::{
     env,
@@ -8,55 +8,53 @@ use std::{
 
 use super::{
     calls::{self, Context, Event, Stream},
-    card::{self, Card},
     driver::Driver,
-    error::{At, CudaError, Culprit},
-    launch::Library,
+    error::{CudaError, Culprit, SourceLocation},
+    gpu::{self, Gpu},
+    library::Library,
+    requirements::SYNC_VARIABLE,
 };
 
-/// With the value 1 every launch is waited for, so that a fault names its kernel. Slow.
-pub const SYNC_VARIABLE: &str = "HEADROOM_CUDA_SYNC";
-
-/// Bytes of a card's memory, of all processes together.
+/// Memory of a GPU in bytes, over all processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Memory {
-    /// What nobody has.
+    /// Free bytes.
     pub free_bytes: u64,
-    /// All.
+    /// Total bytes.
     pub total_bytes: u64,
 }
 
-/// A card that computes. Clones are the same one; what they launch runs in one order.
+/// An open GPU. Clones share the context and stream, so launches from all clones run in one order.
 #[derive(Clone, Debug)]
-pub struct Device(Arc<Opened>);
+pub struct Device(Arc<DeviceState>);
 
-/// What clones of a device share. Fields are ended in their order, the context last.
+/// The state shared by a device's clones. Fields are dropped in order of declaration, the context last.
 #[derive(Debug)]
-pub(super) struct Opened {
+pub(super) struct DeviceState {
     library: Mutex<Library>,
     launches: Mutex<Launches>,
     waits_for_each: bool,
     stream: Stream,
-    card: Card,
+    gpu: Gpu,
     context: Context,
 }
 
-/// What was launched since somebody waited.
+/// Launches since the last synchronization.
 #[derive(Debug, Default)]
 struct Launches {
     count: u64,
     last: Option<&'static str>,
 }
 
-impl Drop for Opened {
+impl Drop for DeviceState {
     fn drop(&mut self) {
-        // What is ended after this belongs to the context, and the thread may be another than the one that opened it.
+        // The fields dropped next belong to the context, and this thread may not be the one that opened it.
         let _: Result<(), CudaError> = self.bind();
     }
 }
 
-impl Opened {
-    /// Makes this thread's calls be for this card.
+impl DeviceState {
+    /// Makes this GPU's context current for the calling thread.
     #[track_caller]
     pub(super) fn bind(&self) -> Result<(), CudaError> {
         self.context.bind()
@@ -64,16 +62,17 @@ impl Opened {
 }
 
 impl Device {
-    /// Opens a card, by its number in [`super::cards`].
+    /// Opens the GPU at an index of [`super::gpus`].
     ///
     /// # Errors
-    /// There is no driver, it or the card is too old, there is no such card, or it gives no context: each a variant.
+    /// The driver is missing or too old, the GPU does not exist or is too old, or the context cannot be created. Each
+    /// has its own variant.
     pub fn open(index: u32) -> Result<Self, CudaError> {
         Driver::get()?;
         Self::of(index)
     }
 
-    /// Opens a card of the driver at a path; for tests. What this process opened first stays its driver.
+    /// Opens a GPU with the driver at a path; for tests. If a driver is already open, it is used instead.
     ///
     /// # Errors
     /// As [`Self::open`].
@@ -83,11 +82,11 @@ impl Device {
     }
 
     fn of(index: u32) -> Result<Self, CudaError> {
-        let (card, handle) = card::card(index)?;
-        card.check()?;
+        let (gpu, handle) = gpu::gpu(index)?;
+        gpu.check()?;
         let context = Context::retain(handle).map_err(|error| match error {
             error if error.is_out_of_memory() => {
-                CudaError::NoRoomForContext { name: card.name.clone(), total_bytes: card.total_bytes }
+                CudaError::NoRoomForContext { name: gpu.name.clone(), total_bytes: gpu.total_bytes }
             }
             other => other,
         })?;
@@ -95,51 +94,51 @@ impl Device {
         let stream = Stream::create()?;
         let waits_for_each = env::var_os(SYNC_VARIABLE).is_some_and(|value| value == "1");
         let (library, launches) = Default::default();
-        Ok(Self(Arc::new(Opened { library, launches, waits_for_each, stream, card, context })))
+        Ok(Self(Arc::new(DeviceState { library, launches, waits_for_each, stream, gpu, context })))
     }
 
-    /// What the driver tells of the card.
+    /// The GPU's properties.
     #[must_use]
-    pub fn card(&self) -> &Card {
-        &self.0.card
+    pub fn gpu(&self) -> &Gpu {
+        &self.0.gpu
     }
 
-    /// What is free of its memory now.
+    /// Free and total memory at the time of the call.
     ///
     /// # Errors
-    /// A fault of a kernel before.
+    /// A previously launched kernel faulted.
     #[track_caller]
     pub fn memory(&self) -> Result<Memory, CudaError> {
         self.0.bind()?;
-        let (free_bytes, total_bytes) = self.told(calls::memory_info())?;
+        let (free_bytes, total_bytes) = self.record_fault(calls::memory_info())?;
         Ok(Memory { free_bytes, total_bytes })
     }
 
-    /// Waits until all that was launched has run.
+    /// Waits until all launched work has completed.
     ///
     /// # Errors
-    /// [`CudaError::Fault`] where a kernel failed.
+    /// [`CudaError::Fault`] if a kernel failed.
     #[track_caller]
     pub fn synchronize(&self) -> Result<(), CudaError> {
-        self.told(self.stream()?.synchronize())?;
+        self.record_fault(self.stream()?.synchronize())?;
         self.has_waited();
         Ok(())
     }
 
-    /// Milliseconds that the card takes for what a function launches, by its own clock.
+    /// Measures the GPU time in milliseconds of the work that `launch` submits, with CUDA events.
     ///
     /// # Errors
-    /// What the function answers, or a fault of a kernel.
+    /// An error of `launch`, or a kernel faulted.
     #[track_caller]
     pub fn millis(&self, launch: impl FnOnce() -> Result<(), CudaError>) -> Result<f32, CudaError> {
         let stream = self.stream()?;
-        let (start, end) = (self.told(Event::create())?, self.told(Event::create())?);
-        self.told(start.record(stream))?;
+        let (start, end) = (self.record_fault(Event::create())?, self.record_fault(Event::create())?);
+        self.record_fault(start.record(stream))?;
         launch()?;
-        self.told(end.record(stream))?;
-        self.told(end.synchronize())?;
+        self.record_fault(end.record(stream))?;
+        self.record_fault(end.synchronize())?;
         self.has_waited();
-        self.told(end.millis_since(&start))
+        self.record_fault(end.millis_since(&start))
     }
 
     #[track_caller]
@@ -149,25 +148,25 @@ impl Device {
         if bytes as u64 > free_bytes {
             return Err(too_little);
         }
-        match self.told(calls::allocate(bytes)) {
-            // Another process was faster, or what is free does not lie together.
+        match self.record_fault(calls::allocate(bytes)) {
+            // Another process allocated first, or the free memory is fragmented.
             Err(error) if error.is_out_of_memory() => Err(too_little),
             answer => answer,
         }
     }
 
-    pub(super) fn opened(&self) -> Arc<Opened> {
+    pub(super) fn opened(&self) -> Arc<DeviceState> {
         Arc::clone(&self.0)
     }
 
-    /// The stream, with this thread's calls being for this card.
+    /// The stream, after making this GPU's context current for the calling thread.
     #[track_caller]
     pub(super) fn stream(&self) -> Result<&Stream, CudaError> {
         self.0.bind()?;
         Ok(&self.0.stream)
     }
 
-    /// Makes this thread's calls be for this card.
+    /// Makes this GPU's context current for the calling thread.
     #[track_caller]
     pub(super) fn bind(&self) -> Result<(), CudaError> {
         self.0.bind()
@@ -195,11 +194,11 @@ impl Device {
         *self.launches() = Launches::default();
     }
 
-    /// The answer of a call, with whose fault it is where it is a kernel's.
+    /// Converts a call's error to [`CudaError::Fault`] with the suspected kernels if a kernel caused it.
     #[track_caller]
-    pub(super) fn told<T>(&self, answer: Result<T, CudaError>) -> Result<T, CudaError> {
-        // Asked outside of the closure, whose caller is the library's.
-        let at = At::caller();
+    pub(super) fn record_fault<T>(&self, answer: Result<T, CudaError>) -> Result<T, CudaError> {
+        // Taken outside of the closure, whose caller is in the standard library.
+        let at = SourceLocation::caller();
         answer.map_err(|error| match error {
             CudaError::Call { code, .. } if code.is_fault() => CudaError::Fault { code, culprit: self.culprit(), at },
             other => other,

@@ -1,10 +1,10 @@
-//! Whether there is a driver, which one, and whether it is new enough: asked before anything else, and once a process.
+//! Finds, loads and checks the CUDA driver, once per process.
 
 use std::{
     env,
     error::Error as _,
     ffi::{OsStr, OsString},
-    fmt, mem,
+    mem,
     path::Path,
     sync::OnceLock,
 };
@@ -12,36 +12,21 @@ use std::{
 use libloading::Library;
 
 use super::{
-    calls,
     error::CudaError,
     interface::{Basics, Functions, NO_DEVICE},
+    status::answer,
 };
 
-/// Names a library to open as the driver before any other: another build of it, or one for tests.
-pub const VARIABLE: &str = "HEADROOM_CUDA";
-/// The oldest CUDA whose driver takes PTX 8.4, which the kernels are compiled to.
-pub const NEEDED: Version = Version(12_040);
-/// The first release of a driver for it (CUDA 12.4 release notes, table 2).
-pub const NEEDED_RELEASE: &str = "550";
+pub use super::requirements::{NEEDED, NEEDED_RELEASE, VARIABLE, Version};
 
-/// The driver's library on a system that has one. A toolkit's `libcuda.so` is a stub for linking, not a driver, so the
-/// name without a version is never opened.
+/// File name of the installed driver library. A toolkit's `libcuda.so` is a stub for linking, not a driver, so the
+/// unversioned name is never opened.
 const LIBRARY: &str = if cfg!(windows) { "nvcuda.dll" } else { "libcuda.so.1" };
 
-/// The one driver of this process.
+/// The driver of this process.
 static DRIVER: OnceLock<Driver> = OnceLock::new();
 
-/// The newest CUDA that a driver knows, as the driver counts: 12040 is 12.4.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Version(pub u32);
-
-impl fmt::Display for Version {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}", self.0 / 1000, self.0 % 1000 / 10)
-    }
-}
-
-/// A driver that is loaded, begun and new enough. There is one in a process, and it stays.
+/// A loaded and initialized driver that is new enough. A process has at most one, and it is never unloaded.
 #[derive(Clone, Debug)]
 pub struct Driver {
     version: Version,
@@ -50,16 +35,16 @@ pub struct Driver {
 }
 
 impl Driver {
-    /// The driver that [`VARIABLE`] names, else the system's.
+    /// Returns the driver that [`VARIABLE`] names, or else the installed one.
     ///
     /// # Errors
-    /// [`CudaError::NoDriver`], [`CudaError::NotTheDriver`], [`CudaError::DriverTooOld`], [`CudaError::NoCard`].
+    /// [`CudaError::NoDriver`], [`CudaError::NotTheDriver`], [`CudaError::DriverTooOld`], [`CudaError::NoGpu`].
     pub fn get() -> Result<&'static Self, CudaError> {
         Self::once(|| env::var_os(VARIABLE).filter(|named| !named.is_empty()))
     }
 
-    /// The library at a path as the driver; for tests, which cannot set a variable of their own process. What this
-    /// process opened first stays its driver.
+    /// Loads the library at a path as the driver; for tests, which cannot set an environment variable of their own
+    /// process. If a driver is already open, it is returned instead.
     ///
     /// # Errors
     /// As [`Self::get`].
@@ -68,14 +53,14 @@ impl Driver {
     }
 
     fn once(named: impl FnOnce() -> Option<OsString>) -> Result<&'static Self, CudaError> {
-        // What failed may be tried again: a driver can be installed, and a test has another one to offer.
+        // A failure is not cached: a driver may be installed later, and a test may supply another one.
         DRIVER.get().map_or_else(|| open(named().as_deref()).map(|driver| DRIVER.get_or_init(|| driver)), Ok)
     }
 
-    /// The driver that [`Self::get`] or [`Self::at`] has opened.
+    /// Returns the driver opened by [`Self::get`] or [`Self::at`].
     ///
     /// # Errors
-    /// [`CudaError::NoDriver`] where neither has.
+    /// [`CudaError::NoDriver`] if no driver is open.
     pub(super) fn opened() -> Result<&'static Self, CudaError> {
         DRIVER.get().ok_or_else(|| CudaError::NoDriver { reason: "none is open yet".to_owned() })
     }
@@ -88,7 +73,7 @@ impl Driver {
         &self.functions
     }
 
-    /// The newest CUDA that it knows.
+    /// The newest CUDA version that the driver supports.
     #[must_use]
     pub const fn version(&self) -> Version {
         self.version
@@ -98,16 +83,16 @@ impl Driver {
 fn open(named: Option<&OsStr>) -> Result<Driver, CudaError> {
     let refused = |error: libloading::Error| match named {
         Some(named) => {
-            CudaError::NotTheDriver { library: Path::new(named).display().to_string(), reason: told(&error) }
+            CudaError::NotTheDriver { library: Path::new(named).display().to_string(), reason: reason_of(&error) }
         }
-        None => CudaError::NoDriver { reason: told(&error) },
+        None => CudaError::NoDriver { reason: reason_of(&error) },
     };
-    // SAFETY: it is the driver by its name, or a person who starts the program names it to be run.
+    // SAFETY: the library is the driver by its name, or the user names it in order to run it.
     let library = unsafe { Library::new(named.unwrap_or_else(|| OsStr::new(LIBRARY))) }.map_err(refused)?;
-    // SAFETY: it is the driver, or a person says so.
+    // SAFETY: the library is the driver by its name, or the user names it as the driver.
     let basics = unsafe { Basics::find(&library) }.map_err(refused)?;
     let driver = initialized(&library, basics, refused);
-    // A driver's threads may live on after a call, so it stays loaded, also where it cannot be used.
+    // The driver's threads may outlive a call, so the library stays loaded even if it cannot be used.
     mem::forget(library);
     driver
 }
@@ -117,31 +102,36 @@ fn initialized(
     basics: Basics,
     refused: impl Fn(libloading::Error) -> CudaError,
 ) -> Result<Driver, CudaError> {
-    let version = Version(calls::driver_version(&basics)?.unsigned_abs());
-    // Asked before `cuInit`, which on such a driver may well succeed, and before functions that it lacks.
+    let version = Version(driver_version(&basics)?.unsigned_abs());
+    // Checked before `cuInit`, which may succeed on an old driver, and before functions that such a driver lacks.
     if version < NEEDED {
         return Err(CudaError::DriverTooOld { found: version });
     }
     // SAFETY: as in `open`.
     let functions = unsafe { Functions::find(library) }.map_err(refused)?;
-    match calls::init(&basics) {
-        Err(CudaError::Call { code, .. }) if code.number == NO_DEVICE => Err(CudaError::NoCard),
+    match init(&basics) {
+        Err(CudaError::Call { code, .. }) if code.number == NO_DEVICE => Err(CudaError::NoGpu),
         answer => answer.map(|()| Driver { version, basics, functions }),
     }
 }
 
-/// What the loader says, which it keeps a level below.
-fn told(error: &libloading::Error) -> String {
+/// The loader's message, which libloading keeps in the error's source.
+fn reason_of(error: &libloading::Error) -> String {
     error.source().map_or_else(|| error.to_string(), ToString::to_string)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// Initializes a driver that is not open yet.
+#[track_caller]
+fn init(basics: &Basics) -> Result<(), CudaError> {
+    // SAFETY: the driver is loaded; 0 is the only value of the argument.
+    answer(basics, "cuInit", unsafe { (basics.cuInit)(0) })
+}
 
-    #[test]
-    fn versions_read_as_cuda_prints_them() {
-        assert_eq!([12_040, 13_000, 11_080].map(|version| Version(version).to_string()), ["12.4", "13.0", "11.8"]);
-        assert!(Version(12_030) < NEEDED && Version(13_000) > NEEDED);
-    }
+/// The driver's version, 12040 for 12.4. The only function that may be called before [`init`].
+#[track_caller]
+fn driver_version(basics: &Basics) -> Result<i32, CudaError> {
+    let mut version = 0;
+    // SAFETY: the driver is loaded and writes the version before it returns.
+    answer(basics, "cuDriverGetVersion", unsafe { (basics.cuDriverGetVersion)(&raw mut version) })?;
+    Ok(version)
 }

@@ -1,39 +1,39 @@
-//! What a card's memory holds: the elements that kernels take, as the host writes and reads them.
+//! Element types of GPU memory, as the host writes and reads them.
 
 use bytemuck::{Pod, Zeroable};
 
-/// The upper half of a float32: its range, and 8 bits of its precision.
+/// A bfloat16 number: the upper half of a float32, with its range and 8 bits of precision.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(transparent)]
 pub struct Bf16(u16);
 
 impl Bf16 {
-    /// The nearest to a number, ties to even, as the kernels round. What is beyond its range is infinite, and no number
-    /// stays none.
+    /// Rounds to the nearest bfloat16, ties to even, as the kernels do. Values out of range become infinite, and NaN
+    /// stays NaN.
     #[must_use]
     pub const fn from_f32(value: f32) -> Self {
         let bits = value.to_bits();
         if value.is_nan() {
-            // The upper half of one could be that of infinity.
+            // The upper half of a NaN may be that of infinity, so set a mantissa bit.
             return Self::of_upper_half(bits | 0x0040_0000);
         }
         let odd = (bits >> 16) & 1;
         Self::of_upper_half(bits + 0x7fff + odd)
     }
 
-    /// The number, exactly.
+    /// Converts to float32, exactly.
     #[must_use]
     pub const fn to_f32(self) -> f32 {
         f32::from_bits((self.0 as u32) << 16)
     }
 
-    /// From the bits as they are stored.
+    /// Creates a number from its stored bits.
     #[must_use]
     pub const fn from_bits(bits: u16) -> Self {
         Self(bits)
     }
 
-    /// The bits as they are stored.
+    /// Returns the stored bits.
     #[must_use]
     pub const fn to_bits(self) -> u16 {
         self.0
@@ -48,9 +48,9 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// A type that kernels know: numbers whose bytes are all there is to them.
+/// An element type of the kernels: plain numbers that can be copied as bytes.
 pub trait Element: Pod + Send + Sync + sealed::Sealed {
-    /// Its name in the sources of kernels.
+    /// Name of the type in the kernel sources.
     const NAME: &'static str;
 }
 
@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn bf16_rounds_to_the_nearest_and_ties_to_even() {
-        // Between 1 and 2 neighbours are 2^-7 apart.
+        // Neighbours between 1 and 2 are 2^-7 apart.
         let step = 0.007_812_5_f32;
         for (given, expected) in [
             (1.0, 1.0),
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn bf16_comes_back_as_it_was() {
+    fn bf16_round_trips() {
         for bits in 0..=u16::MAX {
             let value = Bf16::from_bits(bits);
             let back = Bf16::from_f32(value.to_f32());

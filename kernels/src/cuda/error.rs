@@ -1,268 +1,294 @@
-//! What can go wrong with a card, in words for the person who can mend it.
+//! Errors of the CUDA side, with messages for the user.
 
 use std::{fmt, panic::Location};
 
-use headroom_shared::units::human_size;
+use headroom_text::{self as text, Text};
 use thiserror::Error;
 
-use super::{Capability, driver::Version};
+use super::requirements::{self, Capability, Version};
 
-/// Why the card cannot be used, or not any longer.
+/// Why the GPU cannot be used, or cannot be used any longer.
 #[derive(Clone, Debug, PartialEq, Error)]
+#[error("{}", self.text())]
 pub enum CudaError {
-    /// The machine has no driver.
-    #[error("there is no NVIDIA driver here ({reason})")]
+    /// The CUDA driver is not installed.
     NoDriver {
-        /// What the loader said.
+        /// The loader's message.
         reason: String,
     },
-    /// What `HEADROOM_CUDA` names is not what answers.
-    #[error("{} names {library}, which cannot be the driver: {reason}", super::driver::VARIABLE)]
+    /// The library that `HEADROOM_CUDA` names is not a CUDA driver.
     NotTheDriver {
-        /// What it names.
+        /// Path of the library.
         library: String,
-        /// What the loader said, or who answers instead.
+        /// The loader's message.
         reason: String,
     },
-    /// The driver does not know the language that the kernels are compiled to.
-    #[error(
-        "the NVIDIA driver here is for CUDA {found}; the kernels need one for CUDA {} or newer, which is driver {} or \
-         newer",
-        super::driver::NEEDED,
-        super::driver::NEEDED_RELEASE
-    )]
+    /// The driver does not support the PTX version of the kernels.
     DriverTooOld {
-        /// The newest CUDA that the driver knows.
+        /// The newest CUDA version that the driver supports.
         found: Version,
     },
-    /// A driver, and no card that it may use.
-    #[error("the NVIDIA driver finds no card; CUDA_VISIBLE_DEVICES, where it is set, has to name one")]
-    NoCard,
-    /// There are fewer cards.
-    #[error("there is no card {index}: the driver shows {n_cards}, counted from 0")]
-    NoSuchCard {
-        /// What was asked for.
+    /// The driver is installed, but no GPU is visible to it.
+    NoGpu,
+    /// The GPU index is out of range.
+    NoSuchGpu {
+        /// Requested index.
         index: u32,
-        /// How many there are.
-        n_cards: u32,
+        /// Number of GPUs.
+        n_gpus: u32,
     },
-    /// The card lacks instructions that the kernels are made of.
-    #[error("{name} is of compute capability {capability}; the kernels need {} (Ampere) or newer", Capability::NEEDED)]
-    CardTooOld {
-        /// The card's name.
+    /// The GPU lacks instructions that the kernels use.
+    GpuTooOld {
+        /// Product name.
         name: String,
-        /// What it can.
+        /// Compute capability.
         capability: Capability,
     },
-    /// Not even what the driver itself needs for a process is free.
-    #[error(
-        "{name} has no room for another process: others hold nearly all of its {} (nvidia-smi lists them)",
-        human_size(*total_bytes)
-    )]
+    /// The GPU is out of memory for the driver's context of a process.
     NoRoomForContext {
-        /// The card's name.
+        /// Product name.
         name: String,
-        /// The whole of its memory.
+        /// Total memory in bytes.
         total_bytes: u64,
     },
-    /// Not enough memory is free for what is to be allocated.
-    #[error(
-        "{} are needed on the card and {} are free",
-        human_size(*requested_bytes),
-        human_size(*free_bytes)
-    )]
+    /// The GPU is out of memory for an allocation.
     OutOfDeviceMemory {
-        /// What was asked for.
+        /// Requested bytes.
         requested_bytes: u64,
-        /// What was free then.
+        /// Free bytes at that time.
         free_bytes: u64,
     },
-    /// A kernel broke a rule of the card's. Nothing on the card can be used any longer.
-    #[error("{code}: {culprit}, found out at {at}")]
+    /// A kernel faulted, after which the context cannot be used any longer.
     Fault {
-        /// What the driver says.
+        /// The driver's error code.
         code: Code,
-        /// Who may have done it.
+        /// Kernels that may have caused the fault.
         culprit: Culprit,
-        /// Where it was found out, which with launches that are not waited for is later than where it happened.
-        at: At,
+        /// The call that reported the fault; without synchronized launches, later than the faulting launch.
+        at: SourceLocation,
     },
-    /// The driver refused a call.
-    #[error("{call} at {at}: {code}")]
+    /// A driver function failed.
     Call {
-        /// The call.
+        /// Name of the function.
         call: &'static str,
-        /// What the driver says.
+        /// The driver's error code.
         code: Code,
-        /// Who called.
-        at: At,
+        /// Location of the call.
+        at: SourceLocation,
     },
-    /// cuBLASLt refused a call.
-    #[error("{call} at {at}: {code}")]
+    /// A cuBLASLt function failed.
     CublasLt {
-        /// The call.
+        /// Name of the function.
         call: &'static str,
-        /// What the library says.
+        /// The library's error code.
         code: Code,
-        /// Who called.
-        at: At,
+        /// Location of the call.
+        at: SourceLocation,
     },
-    /// cuDNN refused a call.
-    #[error("{call} at {at}: {code}")]
+    /// A cuDNN function failed.
     Cudnn {
-        /// The call.
+        /// Name of the function.
         call: &'static str,
-        /// What the library says.
+        /// The library's error code.
         code: Code,
-        /// Who called.
-        at: At,
+        /// Location of the call.
+        at: SourceLocation,
     },
-    /// The driver cannot make a program for the card of a file of kernels.
-    #[error("the driver refuses kernels/ptx/{module}.ptx with {code}{}{log}", if log.is_empty() { "" } else { ": " })]
+    /// The driver cannot compile a file of kernels for the GPU.
     Module {
-        /// The file.
+        /// Name of the file.
         module: &'static str,
-        /// What the driver says.
+        /// The driver's error code.
         code: Code,
-        /// What its compiler says.
+        /// Log of the driver's compiler.
         log: String,
     },
-    /// A kernel takes other arguments than it was given.
-    #[error("{kernel} takes arguments of {expected:?} bytes and was given {given:?}, at {at}")]
+    /// The arguments of a launch do not match the kernel's parameters.
     Arguments {
-        /// The kernel.
+        /// Name of the kernel.
         kernel: &'static str,
-        /// What it takes.
+        /// Sizes of the parameters in bytes.
         expected: Vec<u64>,
-        /// What it was given.
+        /// Sizes of the arguments in bytes.
         given: Vec<u64>,
-        /// Who launched it.
-        at: At,
+        /// Location of the launch.
+        at: SourceLocation,
     },
-    /// A kernel needs more shared memory than a block of this card can have.
-    #[error("{kernel} needs {needed_bytes} bytes of shared memory a block, and this card has {available_bytes}")]
+    /// A kernel needs more shared memory than the GPU offers per block.
     SharedMemory {
-        /// The kernel.
+        /// Name of the kernel.
         kernel: &'static str,
-        /// What it needs.
+        /// Required bytes per block.
         needed_bytes: u64,
-        /// What there is.
+        /// Available bytes per block.
         available_bytes: u64,
     },
-    /// A tensor is of another length than the sizes beside it say.
-    #[error("{op}: {tensor} has {given} elements instead of {expected}")]
+    /// A tensor's length does not match the sizes passed with it.
     Length {
-        /// The op.
+        /// Name of the op.
         op: &'static str,
-        /// Its argument.
+        /// Name of the argument.
         tensor: &'static str,
-        /// Elements that follow from the sizes.
+        /// Number of elements that follows from the sizes.
         expected: u64,
-        /// Elements it has.
+        /// Number of elements of the tensor.
         given: u64,
     },
-    /// A size that a kernel is not made for.
-    #[error("{op}: {what} is {value}, and has to be {needed}")]
+    /// A kernel does not support a size.
     Size {
-        /// The op.
+        /// Name of the op.
         op: &'static str,
-        /// The size's name.
+        /// Name of the size.
         what: &'static str,
-        /// How much it is.
+        /// Value of the size.
         value: u64,
-        /// What the kernel takes.
+        /// Supported values.
         needed: &'static str,
     },
-    /// A part reaches beyond what it is a part of.
-    #[error("elements {start} to {end} of a tensor of {len}, at {at}")]
+    /// A part of a slice exceeds the slice.
     OutOfRange {
-        /// The part's first.
+        /// First element of the part.
         start: u64,
-        /// After its last.
+        /// End of the part, exclusive.
         end: u64,
-        /// What there is.
+        /// Length of the slice in elements.
         len: u64,
-        /// Who asked.
-        at: At,
+        /// Location of the call.
+        at: SourceLocation,
     },
-    /// A buffer's place is not within the arena, or not at a multiple of 512: a fault of the plan.
-    #[error("{buffer} of {buffer_bytes} bytes is planned at byte {offset} of an arena of {arena_bytes}")]
+    /// A buffer of the plan exceeds the arena, or its offset is not a multiple of 512. A bug of the planner.
     Misplaced {
-        /// Its name.
+        /// Name of the buffer.
         buffer: String,
-        /// Where it would begin.
+        /// Offset in bytes.
         offset: u64,
-        /// Its size.
+        /// Size of the buffer in bytes.
         buffer_bytes: u64,
-        /// The arena's.
+        /// Size of the arena in bytes.
         arena_bytes: u64,
     },
-    /// The arena's list has something else there: what was planned is not what is built.
-    #[error("the arena is asked for {asked}, where its list has {planned}")]
+    /// The requested buffer is not the next one of the plan: plan and trainer disagree.
     NotPlanned {
-        /// What was asked for.
+        /// Requested buffer.
         asked: String,
-        /// What the list has.
+        /// Buffer in the plan.
         planned: String,
     },
-    /// More than the card's addresses or a launch's counts reach.
-    #[error("{what} is {value}, which is beyond what a card can count")]
+    /// A number exceeds the address range or the limits of a launch.
     TooLarge {
-        /// What it is.
+        /// Description of the number.
         what: &'static str,
-        /// How much.
+        /// Value of the number.
         value: u64,
     },
+}
+
+impl CudaError {
+    /// The error as a translatable text.
+    #[must_use]
+    pub fn text(&self) -> Text {
+        match self {
+            Self::NoDriver { reason } => text::card_no_driver(reason.as_str()),
+            Self::NotTheDriver { library, reason } => {
+                text::card_not_driver(requirements::VARIABLE, library.as_str(), reason.as_str())
+            }
+            Self::DriverTooOld { found } => text::card_driver_too_old(
+                found.to_string(),
+                requirements::NEEDED.to_string(),
+                requirements::NEEDED_RELEASE,
+            ),
+            Self::NoGpu => text::CARD_NONE.into(),
+            Self::NoSuchGpu { index, n_gpus } => text::card_not_there(u64::from(*index), u64::from(*n_gpus)),
+            Self::GpuTooOld { name, capability } => {
+                text::card_too_old(name.as_str(), capability.to_string(), Capability::NEEDED.to_string())
+            }
+            Self::NoRoomForContext { name, total_bytes } => text::card_no_room(name.as_str(), text::size(*total_bytes)),
+            Self::OutOfDeviceMemory { requested_bytes, free_bytes } => {
+                text::card_out_of_memory(text::size(*requested_bytes), text::size(*free_bytes))
+            }
+            Self::Fault { code, culprit, at } => text::card_fault(code.to_string(), culprit.text(), at.to_string()),
+            Self::Call { call, code, at } => text::as_is(format!("{call} at {at}: {code}")),
+            Self::CublasLt { call, code, at } => text::as_is(format!("{call} at {at}: {code}")),
+            Self::Cudnn { call, code, at } => text::as_is(format!("{call} at {at}: {code}")),
+            Self::Module { module, code, log } => text::as_is(format!(
+                "the driver refuses kernels/ptx/{module}.ptx with {code}{}{log}",
+                if log.is_empty() { "" } else { ": " }
+            )),
+            Self::Arguments { kernel, expected, given, at } => {
+                text::as_is(format!("{kernel} takes arguments of {expected:?} bytes and was given {given:?}, at {at}"))
+            }
+            Self::SharedMemory { kernel, needed_bytes, available_bytes } => text::as_is(format!(
+                "{kernel} needs {needed_bytes} bytes of shared memory a block, and this GPU has {available_bytes}"
+            )),
+            Self::Length { op, tensor, expected, given } => {
+                text::as_is(format!("{op}: {tensor} has {given} elements instead of {expected}"))
+            }
+            Self::Size { op, what, value, needed } => {
+                text::as_is(format!("{op}: {what} is {value}, and has to be {needed}"))
+            }
+            Self::OutOfRange { start, end, len, at } => {
+                text::as_is(format!("elements {start} to {end} of a tensor of {len}, at {at}"))
+            }
+            Self::Misplaced { buffer, offset, buffer_bytes, arena_bytes } => text::as_is(format!(
+                "{buffer} of {buffer_bytes} bytes is planned at byte {offset} of an arena of {arena_bytes}"
+            )),
+            Self::NotPlanned { asked, planned } => {
+                text::as_is(format!("the arena is asked for {asked}, where its list has {planned}"))
+            }
+            Self::TooLarge { what, value } => {
+                text::as_is(format!("{what} is {value}, which is beyond what a GPU can count"))
+            }
+        }
+    }
 }
 
 /// CUDA_ERROR_OUT_OF_MEMORY.
 const OUT_OF_MEMORY: u32 = 2;
 
 impl CudaError {
-    /// Whether the driver found no memory on the card for what a call needs besides its own: code of kernels, room of
-    /// their threads, a copy on its way.
+    /// Whether the driver is out of memory for its own needs: kernel code, local memory of threads, or a staging copy.
     #[must_use]
     pub const fn is_out_of_memory(&self) -> bool {
         matches!(self, Self::Call { code, .. } | Self::Module { code, .. } if code.number == OUT_OF_MEMORY)
     }
 }
 
-/// A file and line of ours.
+/// A location in Headroom's source code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct At(&'static Location<'static>);
+pub struct SourceLocation(&'static Location<'static>);
 
-impl At {
-    /// Who called the function that asks, which has to be `#[track_caller]`.
+impl SourceLocation {
+    /// Location of the caller of the current function, which must be `#[track_caller]`.
     #[track_caller]
     pub(super) fn caller() -> Self {
         Self(Location::caller())
     }
 }
 
-impl fmt::Display for At {
+impl fmt::Display for SourceLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // A build on another system names the same files.
+        // Builds on all systems print the same paths.
         write!(f, "{}:{}", self.0.file().replace('\\', "/"), self.0.line())
     }
 }
 
-/// An error code of the driver's or a library's, in its words.
+/// An error code of the driver or a library, with its name and description.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Code {
-    /// The number.
+    /// Numeric code.
     pub number: u32,
-    /// As `CUDA_ERROR_ILLEGAL_ADDRESS`.
+    /// Name, such as `CUDA_ERROR_ILLEGAL_ADDRESS`.
     pub name: String,
-    /// As `an illegal memory access was encountered`.
+    /// Description, such as `an illegal memory access was encountered`.
     pub description: String,
 }
 
 impl Code {
-    /// Whether a kernel did it, or the card: then everything after it is answered with it too.
+    /// Whether a kernel or the hardware caused the error, after which every call returns the same code.
     #[must_use]
     pub const fn is_fault(&self) -> bool {
-        // Memory and links that err, an illegal address, a launch that took too long, an assertion, and from 714 on
-        // what else a kernel can break. The codes between say that a call was wrong.
+        // Uncorrectable ECC and NVLink errors, an illegal address, a launch timeout, an assertion, and from 714 on
+        // other faults of kernels. The codes in between mean an invalid call.
         matches!(self.number, 214 | 220 | 700 | 702 | 710 | 714..=719 | 721)
     }
 }
@@ -273,33 +299,30 @@ impl fmt::Display for Code {
     }
 }
 
-/// Which kernels a fault can come from.
+/// Kernels that may have caused a fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Culprit {
-    /// This one: it was waited for.
+    /// This kernel: its launch was synchronized.
     Kernel(&'static str),
-    /// One of several that ran since somebody waited last.
+    /// One of the kernels launched since the last synchronization.
     Among {
-        /// How many.
+        /// Number of launches.
         launches: u64,
-        /// The newest.
+        /// The latest kernel.
         last: &'static str,
     },
-    /// None was launched.
+    /// No kernel was launched.
     Nobody,
 }
 
-impl fmt::Display for Culprit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Culprit {
+    fn text(&self) -> Text {
         match self {
-            Self::Kernel(name) => write!(f, "the kernel {name} did it"),
-            Self::Among { launches: 1, last } => write!(f, "the kernel {last} did it"),
-            Self::Among { launches, last } => write!(
-                f,
-                "one of the {launches} kernels since the last wait did it, the newest being {last} ({}=1 tells which)",
-                super::device::SYNC_VARIABLE
-            ),
-            Self::Nobody => write!(f, "no kernel was running"),
+            Self::Kernel(kernel) | Self::Among { launches: 1, last: kernel } => text::culprit_kernel(*kernel),
+            Self::Among { launches, last } => {
+                text::culprit_among(*launches, *last, format!("{}=1", requirements::SYNC_VARIABLE))
+            }
+            Self::Nobody => text::CULPRIT_NOBODY.into(),
         }
     }
 }

@@ -1,7 +1,8 @@
-//! The CUDA driver's C interface, as far as Headroom calls it: types, constants, and tables of functions.
+//! C interface of the CUDA driver, limited to what Headroom calls: types, constants, and tables of functions.
 //!
-//! Every function returns its `CUresult` as a plain number. New drivers return new codes, and a Rust enum that holds a
-//! value it does not list is undefined behavior. For the same reason nothing else that a driver writes is an enum here.
+//! Every function returns its `CUresult` as a plain number. New drivers return new codes, and a Rust enum with a value
+//! that it does not list is undefined behavior. For the same reason no other value written by the driver is an enum
+//! here.
 
 use std::ffi::{c_char, c_int, c_uchar, c_uint, c_void};
 
@@ -10,10 +11,10 @@ use libloading::Library;
 /// `CUresult`: 0 for success, else an error code, which may be newer than any list.
 pub type Status = c_uint;
 /// `CUdevice`.
-pub type CardNumber = c_int;
+pub type GpuNumber = c_int;
 /// `CUdeviceptr`.
 pub type Address = u64;
-/// `CUcontext`, `CUstream`, `CUevent`, `CUmodule` or `CUfunction`: a pointer that only the driver follows.
+/// `CUcontext`, `CUstream`, `CUevent`, `CUmodule` or `CUfunction`: a pointer that only the driver dereferences.
 pub type Handle = *mut c_void;
 
 /// CUDA_SUCCESS.
@@ -29,10 +30,10 @@ pub const JIT_ERROR_LOG_BUFFER: c_uint = 5;
 /// CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES.
 pub const JIT_ERROR_LOG_BUFFER_SIZE_BYTES: c_uint = 6;
 
-/// A property of a card: `CUdevice_attribute`, as far as Headroom reads it.
+/// A property of a GPU: the attributes of `CUdevice_attribute` that Headroom reads.
 #[derive(Clone, Copy, Debug)]
 #[repr(u32)]
-pub enum CardAttribute {
+pub enum GpuAttribute {
     /// CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT.
     Multiprocessors = 16,
     /// CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR.
@@ -43,7 +44,7 @@ pub enum CardAttribute {
     SharedBytesMax = 97,
 }
 
-/// A setting of a kernel: `CUfunction_attribute`, as far as Headroom sets it.
+/// A setting of a kernel: the attributes of `CUfunction_attribute` that Headroom sets.
 #[derive(Clone, Copy, Debug)]
 #[repr(u32)]
 pub enum FunctionAttribute {
@@ -63,7 +64,7 @@ macro_rules! functions {
 
         impl $table {
             /// # Safety
-            /// The library is a CUDA driver: its symbols of these names have the types of cuda.h.
+            /// The library must be a CUDA driver: its symbols of these names have the types of cuda.h.
             ///
             /// # Errors
             /// A symbol is missing.
@@ -76,7 +77,7 @@ macro_rules! functions {
 }
 
 functions! {
-    /// What every driver has, also one that is too old for the kernels.
+    /// Functions of every driver, including ones that are too old for the kernels.
     Basics {
         cuInit(c_uint);
         cuDriverGetVersion(*mut c_int);
@@ -86,16 +87,16 @@ functions! {
 }
 
 functions! {
-    /// All other functions that Headroom calls. CUDA 12.4 brought the newest of them, `cuFuncGetParamInfo`.
+    /// All other functions that Headroom calls. CUDA 12.4 introduced the newest, `cuFuncGetParamInfo`.
     Functions {
         cuDeviceGetCount(*mut c_int);
-        cuDeviceGet(*mut CardNumber, c_int);
-        cuDeviceGetName(*mut c_char, c_int, CardNumber);
-        cuDeviceGetUuid_v2(*mut [u8; 16], CardNumber);
-        cuDeviceGetAttribute(*mut c_int, CardAttribute, CardNumber);
-        cuDeviceTotalMem_v2(*mut usize, CardNumber);
-        cuDevicePrimaryCtxRetain(*mut Handle, CardNumber);
-        cuDevicePrimaryCtxRelease_v2(CardNumber);
+        cuDeviceGet(*mut GpuNumber, c_int);
+        cuDeviceGetName(*mut c_char, c_int, GpuNumber);
+        cuDeviceGetUuid_v2(*mut [u8; 16], GpuNumber);
+        cuDeviceGetAttribute(*mut c_int, GpuAttribute, GpuNumber);
+        cuDeviceTotalMem_v2(*mut usize, GpuNumber);
+        cuDevicePrimaryCtxRetain(*mut Handle, GpuNumber);
+        cuDevicePrimaryCtxRelease_v2(GpuNumber);
         cuCtxSetCurrent(Handle);
         cuMemGetInfo_v2(*mut usize, *mut usize);
         cuMemAlloc_v2(*mut Address, usize);

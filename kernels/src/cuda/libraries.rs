@@ -1,9 +1,9 @@
-//! Libraries of NVIDIA's that a host may have: where they are looked for, which one is taken, and why none is.
+//! Discovery of optional NVIDIA libraries (cuBLASLt, cuDNN): search paths, selection, and reasons for rejection.
 
-pub(super) mod kept;
+pub(super) mod algorithm_file;
 pub(super) mod loaded;
 
-pub use kept::PREFIXES;
+pub use algorithm_file::PREFIXES;
 
 use std::{
     env,
@@ -16,22 +16,22 @@ use thiserror::Error;
 
 use super::{CudaError, Device};
 
-/// The value of a library's variable with which none is looked for.
+/// Value of a library's environment variable that disables the library.
 pub const OFF: &str = "off";
 
-/// Folders of libraries within an installation of CUDA.
+/// Library directories within a CUDA installation.
 const TOOLKIT: &[&str] = if cfg!(windows) { &["bin/x64", "bin"] } else { &["lib64", "lib"] };
-/// Entries of a folder that are looked at: beyond, it is none that holds versions of something.
+/// Maximum number of directory entries read while looking for versioned names.
 const ENTRIES_MAX: usize = 4096;
-/// Folders of PATH that are looked at: beyond, it is none that a person made.
+/// Maximum number of directories of PATH that are searched.
 const PATH_MAX: usize = 256;
-/// Libraries that are tried: more than any host has, and each is some hundred MB to open.
+/// Maximum number of libraries that are tried. No host has that many, and each takes some hundred MB to open.
 const TRIED_MAX: usize = 16;
 
-/// How often something is timed, after once for nothing; the median counts.
+/// Number of timed repetitions after a warm-up; the median counts.
 const TIMED: usize = 5;
 
-/// The median of a few times, in milliseconds.
+/// Median time of [`TIMED`] repetitions in milliseconds, after one warm-up.
 #[track_caller]
 pub(super) fn timed(device: &Device, launch: impl Fn() -> Result<(), CudaError>) -> Result<f32, CudaError> {
     launch()?;
@@ -43,76 +43,77 @@ pub(super) fn timed(device: &Device, launch: impl Fn() -> Result<(), CudaError>)
     Ok(millis[TIMED / 2])
 }
 
-/// A library that is looked for.
+/// An optional library and where it is searched.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Wanted {
-    /// What NVIDIA calls it.
+pub struct LibrarySpec {
+    /// NVIDIA's name of the library.
     pub name: &'static str,
-    /// Names the library to take, by its path; one that cannot be used is an error. Empty, or [`OFF`]: none is looked for.
+    /// Environment variable with the library's path; an unusable library is an error. Empty or [`OFF`] disables the
+    /// library.
     pub variable: &'static str,
-    /// Names of its file, the newest first.
+    /// File names, newest version first.
     pub files: &'static [&'static str],
-    /// Folders of pip's packages for CUDA 13, and for 12, within `site-packages`.
+    /// Directories of the pip packages for CUDA 13 and CUDA 12, within `site-packages`.
     pub wheels: &'static [&'static str],
-    /// What pip calls its packages.
+    /// Names of the pip packages.
     pub packages: &'static str,
 }
 
-/// A library that was found; versions count as it counts them.
+/// A library that was found, with a version of its own numbering.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found<V> {
-    /// What NVIDIA calls it.
+pub struct LoadedLibrary<V> {
+    /// NVIDIA's name of the library.
     pub name: &'static str,
-    /// Where: a path, or a name that the loader found by itself.
+    /// Path, or a file name that the loader resolved.
     pub library: PathBuf,
-    /// Which one.
+    /// Version of the library.
     pub version: V,
 }
 
-impl<V: fmt::Display> fmt::Display for Found<V> {
+impl<V: fmt::Display> fmt::Display for LoadedLibrary<V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {} ({})", self.name, self.version, self.library.display())
     }
 }
 
-/// A library that was there and is not used.
+/// A candidate library that was rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refused {
-    /// Where.
+pub struct RejectedLibrary {
+    /// Path of the library.
     pub library: PathBuf,
-    /// Why.
+    /// Reason for the rejection.
     pub reason: String,
 }
 
-impl fmt::Display for Refused {
+impl fmt::Display for RejectedLibrary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.library.display(), self.reason)
     }
 }
 
-/// Why there is no library.
+/// Why no library was loaded.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum Absent {
-    /// Nobody wants one.
+pub enum LibraryError {
+    /// The environment variable disables the library.
     #[error("{} says that there is to be no {}", .0.variable, .0.name)]
-    Off(&'static Wanted),
-    /// The one that is named cannot be used: a run should not begin without what was asked for.
+    Off(&'static LibrarySpec),
+    /// The library named by the environment variable cannot be used, and a run must not start without it.
     #[error("{} names a library that cannot be used: {}", .0.variable, .1)]
-    Named(&'static Wanted, Refused),
-    /// None is where one is looked for, or none that can be used.
+    Named(&'static LibrarySpec, RejectedLibrary),
+    /// No usable library was found; with the rejected candidates.
     #[error("{}", nowhere(.0, .1))]
-    Nowhere(&'static Wanted, Vec<Refused>),
+    Nowhere(&'static LibrarySpec, Vec<RejectedLibrary>),
 }
 
-impl Absent {
-    /// Whether this is an error, and not a host that does without.
+impl LibraryError {
+    /// Whether the user must fix this, as opposed to a host without the library.
     #[must_use]
     pub const fn is_error(&self) -> bool {
         matches!(self, Self::Named(..))
     }
 }
 
-fn nowhere(wanted: &Wanted, refused: &[Refused]) -> String {
+fn nowhere(wanted: &LibrarySpec, refused: &[RejectedLibrary]) -> String {
     let mut text = format!("no {} is found here (pip has it as {})", wanted.name, wanted.packages);
     for (i, refused) in refused.iter().enumerate() {
         text += if i == 0 { "; not used: " } else { "; " };
@@ -121,43 +122,46 @@ fn nowhere(wanted: &Wanted, refused: &[Refused]) -> String {
     text
 }
 
-/// What is made of the library that the variable names, else of the first that can be used of those in the usual places.
-pub(super) fn find<T>(wanted: &'static Wanted, take: impl Fn(&Path) -> Result<T, Refused>) -> Result<T, Absent> {
+/// Loads the library named by the environment variable, or else the first usable one found.
+pub(super) fn find<T>(
+    wanted: &'static LibrarySpec,
+    take: impl Fn(&Path) -> Result<T, RejectedLibrary>,
+) -> Result<T, LibraryError> {
     match env::var_os(wanted.variable) {
-        Some(value) if value.is_empty() || value == OFF => Err(Absent::Off(wanted)),
-        Some(named) => take(Path::new(&named)).map_err(|refused| Absent::Named(wanted, refused)),
+        Some(value) if value.is_empty() || value == OFF => Err(LibraryError::Off(wanted)),
+        Some(named) => take(Path::new(&named)).map_err(|refused| LibraryError::Named(wanted, refused)),
         None => first_of(wanted, places(wanted, &|name| env::var_os(name), Path::new("/")), take),
     }
 }
 
 fn first_of<T>(
-    wanted: &'static Wanted,
+    wanted: &'static LibrarySpec,
     places: Vec<PathBuf>,
-    take: impl Fn(&Path) -> Result<T, Refused>,
-) -> Result<T, Absent> {
+    take: impl Fn(&Path) -> Result<T, RejectedLibrary>,
+) -> Result<T, LibraryError> {
     let mut refused = vec![];
     for library in places.into_iter().take(TRIED_MAX) {
         match take(&library) {
             Ok(taken) => return Ok(taken),
-            // The loader has none of that name: it was not seen, only asked for.
+            // A bare file name that the loader did not find is not a candidate, so it is not listed.
             Err(_) if library.components().count() == 1 => {}
             Err(why) => refused.push(why),
         }
     }
-    Err(Absent::Nowhere(wanted, refused))
+    Err(LibraryError::Nowhere(wanted, refused))
 }
 
-/// Where a library may be, in the order in which they are tried: what pip installed for the environment that is active, for
-/// the Pythons that are called by their name, for the person and for the machine; CUDA as variables name it, then as it is
-/// installed, the newest first; conda's; and where the loader looks by itself. Files that are there, and the loader's names.
-fn places(wanted: &Wanted, variable: &dyn Fn(&str) -> Option<OsString>, root: &Path) -> Vec<PathBuf> {
+/// Candidate paths in search order. First the pip packages: of the active environment, of the Pythons on `PATH`, of the
+/// user and of the machine. Then CUDA: as named by variables, and as installed, newest first. Then conda, and last the
+/// bare file names, which the loader resolves. Only paths of existing files are listed.
+fn places(wanted: &LibrarySpec, variable: &dyn Fn(&str) -> Option<OsString>, root: &Path) -> Vec<PathBuf> {
     let folder = |name: &str| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let (venv, conda) = (folder("VIRTUAL_ENV"), folder("CONDA_PREFIX"));
     let mut packages: Vec<PathBuf> = vec![];
     for prefix in [&venv, &conda].into_iter().flatten() {
         packages.extend(site_packages(prefix));
     }
-    // Images of machines put an environment on PATH and activate none.
+    // Machine images often put an environment on PATH without activating it.
     let path = variable("PATH").unwrap_or_default();
     packages
         .extend(env::split_paths(&path).take(PATH_MAX).flat_map(|bin| pythons(&bin)).flat_map(|at| site_packages(&at)));
@@ -183,7 +187,7 @@ fn places(wanted: &Wanted, variable: &dyn Fn(&str) -> Option<OsString>, root: &P
     places
 }
 
-/// Prefixes of the Python in a folder of programs: the one that the folder belongs to, and the one that it points to.
+/// Prefixes of the Python in a `bin` directory: the parent directory, and that of the symbolic link's target.
 fn pythons(bin: &Path) -> Vec<PathBuf> {
     let python = bin.join(if cfg!(windows) { "python.exe" } else { "python3" });
     if !python.is_file() {
@@ -191,12 +195,12 @@ fn pythons(bin: &Path) -> Vec<PathBuf> {
     }
     let pointed = fs::read_link(&python).ok().map(|to| bin.join(to));
     let bins = [Some(bin), pointed.as_deref().and_then(Path::parent)].into_iter().flatten();
-    // On Windows a Python lies in its prefix itself, and an environment's in a folder of it.
+    // On Windows `python.exe` is in the prefix itself, or in a subdirectory for a virtual environment.
     let prefixes = bins.flat_map(|bin| [cfg!(windows).then_some(bin), bin.parent()]);
     prefixes.flatten().map(Path::to_owned).collect()
 }
 
-/// A prefix's folders of Python packages, those of the newest Python first.
+/// Directories of Python packages of a prefix, newest Python first.
 fn site_packages(prefix: &Path) -> Vec<PathBuf> {
     if cfg!(windows) {
         return vec![prefix.join("Lib/site-packages")];
@@ -206,14 +210,14 @@ fn site_packages(prefix: &Path) -> Vec<PathBuf> {
     pythons.flat_map(|python| [python.join("site-packages"), python.join("dist-packages")]).collect()
 }
 
-/// Installations of CUDA: the one that the machine's keeper made the usual one, then the newest first.
+/// CUDA installations: the default one that `cuda` links to, then the versioned ones, newest first.
 fn toolkits(folder: &Path) -> Vec<PathBuf> {
     let mut toolkits = vec![folder.join("cuda")];
     toolkits.extend(versions(folder, "cuda-"));
     toolkits
 }
 
-/// Entries of a folder that are called `name` and a version, the newest first.
+/// Directory entries whose name is `name` followed by a version, newest first.
 fn versions(folder: &Path, name: &str) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().take(ENTRIES_MAX).flatten();
     let version = |entry: &OsStr| {
@@ -229,7 +233,7 @@ fn versions(folder: &Path, name: &str) -> Vec<PathBuf> {
 mod tests {
     use super::*;
 
-    static WANTED: Wanted = Wanted {
+    static WANTED: LibrarySpec = LibrarySpec {
         name: "cuBLASLt",
         variable: "HEADROOM_CUBLASLT",
         files: &["libcublasLt.so.13", "libcublasLt.so.12"],
@@ -260,7 +264,7 @@ mod tests {
             "usr/local/cuda-12.9/lib64/libcublasLt.so.12",
             "conda/lib/libcublasLt.so.12",
         ];
-        // The last but one has no Python in its folder of programs, and of the last there is no version.
+        // These must not be found: the directory has no Python, and the name has no version.
         let unseen = ["none/lib/python3.12/site-packages/nvidia/cu13/lib/libcublasLt.so.13", "none/bin/pip"];
         let unseen = unseen.into_iter().chain(["usr/local/cuda-old/lib64/libcublasLt.so.12"]);
         in_order.into_iter().chain(unseen).chain(["image/bin/python3", "linked/bin/python3.12"]).for_each(file);
@@ -274,7 +278,7 @@ mod tests {
             "CUDA_HOME" => Some(folder.join("toolkit").into()),
             "CUDA_PATH" => Some(OsString::new()),
             "PATH" => Some(path.clone()),
-            other => panic!("{other} says nothing of where the library is"),
+            other => panic!("{other} is not a search variable"),
         };
         let found = places(&WANTED, &variable, &folder);
         let mut want: Vec<PathBuf> = in_order.iter().map(|path| folder.join(path)).collect();

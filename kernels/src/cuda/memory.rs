@@ -1,16 +1,16 @@
-//! A card's memory: who owns it, and stretches of it that kernels are given.
+//! GPU memory: owned allocations, and slices that kernels take.
 
 use std::{marker::PhantomData, mem::size_of, sync::Arc};
 
 use super::{
     calls,
-    device::{Device, Opened},
+    device::{Device, DeviceState},
     element::Element,
-    error::{At, CudaError},
+    error::{CudaError, SourceLocation},
 };
 
-/// Elements that lie one after the other in a card's memory. It owns nothing and is copied like an address: what it is
-/// a part of has to be there still when a kernel uses it.
+/// A contiguous range of elements in GPU memory. It owns nothing and is copied like a pointer: the underlying
+/// allocation must outlive the kernels that use it.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Slice<T> {
     address: u64,
@@ -31,47 +31,47 @@ impl<T: Element> Slice<T> {
         Self { address, len, element: PhantomData }
     }
 
-    /// Where it begins in the card's memory.
+    /// Address of the first element in GPU memory.
     #[must_use]
     pub const fn address(self) -> u64 {
         self.address
     }
 
-    /// Elements.
+    /// Number of elements.
     #[must_use]
     pub const fn len(self) -> u64 {
         self.len
     }
 
-    /// Whether there are none.
+    /// Whether the slice has no elements.
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.len == 0
     }
 
-    /// Bytes of all elements.
+    /// Size in bytes.
     #[must_use]
     pub const fn bytes(self) -> u64 {
         self.len * size_of::<T>() as u64
     }
 
-    /// `len` elements of it from `start`.
+    /// Returns `len` elements from `start`.
     ///
     /// # Errors
-    /// [`CudaError::OutOfRange`] where it has fewer.
+    /// [`CudaError::OutOfRange`] if the slice is shorter.
     #[track_caller]
     pub fn part(self, start: u64, len: u64) -> Result<Self, CudaError> {
         let end = start.saturating_add(len);
         if end > self.len {
-            return Err(CudaError::OutOfRange { start, end, len: self.len, at: At::caller() });
+            return Err(CudaError::OutOfRange { start, end, len: self.len, at: SourceLocation::caller() });
         }
         Ok(Self::new(self.address + start * size_of::<T>() as u64, len))
     }
 
-    /// Says where it has not as many elements as an op's sizes ask for.
+    /// Checks that the length is the one that follows from an op's sizes.
     ///
     /// # Errors
-    /// [`CudaError::Length`], by the op and its argument.
+    /// [`CudaError::Length`], with the names of the op and the argument.
     pub const fn expect(self, op: &'static str, tensor: &'static str, expected: u64) -> Result<(), CudaError> {
         if self.len == expected {
             return Ok(());
@@ -79,25 +79,25 @@ impl<T: Element> Slice<T> {
         Err(CudaError::Length { op, tensor, expected, given: self.len })
     }
 
-    /// The address as kernels are given it.
+    /// The address as a kernel argument.
     pub(super) const fn address_field(&self) -> &u64 {
         &self.address
     }
 }
 
-/// Memory of a card, given back when it is dropped: not before what was launched before that has run.
+/// GPU memory, freed on drop after all previously launched work has completed.
 #[derive(Debug)]
 pub struct Allocation<T> {
     slice: Slice<T>,
-    device: Arc<Opened>,
+    device: Arc<DeviceState>,
 }
 
 impl<T: Element> Allocation<T> {
-    pub(super) const fn new(slice: Slice<T>, device: Arc<Opened>) -> Self {
+    pub(super) const fn new(slice: Slice<T>, device: Arc<DeviceState>) -> Self {
         Self { slice, device }
     }
 
-    /// All of it.
+    /// The whole allocation.
     #[must_use]
     pub const fn slice(&self) -> Slice<T> {
         self.slice
@@ -107,17 +107,17 @@ impl<T: Element> Allocation<T> {
 impl<T> Drop for Allocation<T> {
     fn drop(&mut self) {
         if self.slice.len > 0 {
-            // After a fault it fails, and the driver takes all back when the process ends.
+            // After a fault this fails, and the driver frees all memory when the process ends.
             let _: Result<(), CudaError> = self.device.bind().and_then(|()| calls::free(self.slice.address));
         }
     }
 }
 
 impl Device {
-    /// Memory for so many elements, whose values nobody knows. It begins at a multiple of 256 bytes.
+    /// Allocates uninitialized memory for a number of elements, aligned to 256 bytes.
     ///
     /// # Errors
-    /// [`CudaError::OutOfDeviceMemory`] where less is free.
+    /// [`CudaError::OutOfDeviceMemory`] if less is free.
     #[track_caller]
     pub fn allocate<T: Element>(&self, elements: u64) -> Result<Allocation<T>, CudaError> {
         let too_large = || CudaError::TooLarge { what: "an allocation's number of elements", value: elements };
@@ -129,7 +129,7 @@ impl Device {
         Ok(Allocation::new(Slice::new(address, elements), self.opened()))
     }
 
-    /// Memory with these values.
+    /// Allocates memory and copies `values` to it.
     ///
     /// # Errors
     /// As [`Self::allocate`], or the copy fails.
@@ -140,24 +140,24 @@ impl Device {
         Ok(allocation)
     }
 
-    /// Copies values over a slice of as many, once all that was launched before has run, and waits for it.
+    /// Copies values to a slice of the same length after all previously launched work, and waits for completion.
     ///
     /// # Errors
-    /// [`CudaError::Length`] where there are more or fewer; a fault of a kernel before.
+    /// [`CudaError::Length`] if the lengths differ; [`CudaError::Fault`] if a previously launched kernel faulted.
     #[track_caller]
     pub fn write<T: Element>(&self, to: Slice<T>, values: &[T]) -> Result<(), CudaError> {
         to.expect("write", T::NAME, values.len() as u64)?;
         if values.is_empty() {
             return Ok(());
         }
-        let copied = self.told(self.stream()?.copy_to_card(to.address(), bytemuck::cast_slice(values)));
+        let copied = self.record_fault(self.stream()?.copy_to_gpu(to.address(), bytemuck::cast_slice(values)));
         copied.inspect(|()| self.has_waited())
     }
 
-    /// The values of a slice, once all that was launched before has run.
+    /// Copies a slice to the host after all previously launched work.
     ///
     /// # Errors
-    /// A fault of a kernel before.
+    /// [`CudaError::Fault`] if a previously launched kernel faulted.
     #[track_caller]
     pub fn download<T: Element>(&self, from: Slice<T>) -> Result<Vec<T>, CudaError> {
         let too_large = |_| CudaError::TooLarge { what: "a slice to be copied to the host", value: from.len() };
@@ -166,24 +166,24 @@ impl Device {
         Ok(values)
     }
 
-    /// The same into memory that is there.
+    /// Copies a slice to host memory of the same length after all previously launched work.
     ///
     /// # Errors
-    /// [`CudaError::Length`] where there is more or less of it; a fault of a kernel before.
+    /// [`CudaError::Length`] if the lengths differ; [`CudaError::Fault`] if a previously launched kernel faulted.
     #[track_caller]
     pub fn read<T: Element>(&self, to: &mut [T], from: Slice<T>) -> Result<(), CudaError> {
         from.expect("read", T::NAME, to.len() as u64)?;
         if to.is_empty() {
             return Ok(());
         }
-        let copied = self.told(self.stream()?.copy_from_card(bytemuck::cast_slice_mut(to), from.address()));
+        let copied = self.record_fault(self.stream()?.copy_from_gpu(bytemuck::cast_slice_mut(to), from.address()));
         copied.inspect(|()| self.has_waited())
     }
 
-    /// Copies from one slice to another of the same length, in the order of launches.
+    /// Copies from one slice to another of the same length, in stream order.
     ///
     /// # Errors
-    /// [`CudaError::Length`] where the lengths differ.
+    /// [`CudaError::Length`] if the lengths differ.
     #[track_caller]
     pub fn copy<T: Element>(&self, to: Slice<T>, from: Slice<T>) -> Result<(), CudaError> {
         to.expect("copy", T::NAME, from.len())?;
@@ -191,20 +191,20 @@ impl Device {
             return Ok(());
         }
         let bytes = addressable(to.bytes())?;
-        self.told(self.stream()?.copy_on_card(to.address(), from.address(), bytes))
+        self.record_fault(self.stream()?.copy_on_gpu(to.address(), from.address(), bytes))
     }
 
-    /// Fills a slice with zeros, in the order of launches.
+    /// Fills a slice with zeros, in stream order.
     ///
     /// # Errors
-    /// The driver refuses it.
+    /// The driver rejects the call.
     #[track_caller]
     pub fn zero<T: Element>(&self, to: Slice<T>) -> Result<(), CudaError> {
         if to.is_empty() {
             return Ok(());
         }
         let bytes = addressable(to.bytes())?;
-        self.told(self.stream()?.fill(to.address(), 0, bytes))
+        self.record_fault(self.stream()?.fill(to.address(), 0, bytes))
     }
 }
 
@@ -217,7 +217,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_part_lies_within() {
+    fn part_is_within_its_slice() {
         let whole = Slice::<f32>::new(4096, 10);
         let part = whole.part(3, 7).expect("the last seven");
         assert_eq!((part.address(), part.len(), part.bytes()), (4096 + 12, 7, 28));

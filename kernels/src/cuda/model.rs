@@ -1,12 +1,13 @@
-//! The model on the card: forward and backward as a list of launches over a run's tensors.
+//! The model on the GPU: forward and backward as a sequence of launches over a run's tensors.
 //!
-//! Nothing is computed here: each line is an op with what it reads and writes. What a block does not keep is computed
-//! again by the very ops of its forward, so that a level changes no bit of a result.
+//! Nothing is computed here: each line is an op with its inputs and outputs. Activation recomputation uses the same ops
+//! as the forward pass, so its level does not change a bit of the result.
 
-use headroom_shared::gpt::{buffers::cuda::Recompute, tensors::Tensor};
+use headroom_planner::gpt::{buffers::cuda::Recompute, tensors::Tensor};
 
 use super::{
     Attention, Bf16, CudaError, Device, Slice,
+    gemm::Gemm,
     ops::{
         attention_backward,
         bias_backward::{self, bias_backward},
@@ -20,22 +21,21 @@ use super::{
         losses::losses_sum,
         matmul,
     },
-    products::Products,
-    room::{Block, Room, Twice},
+    tensors::{Block, ForwardBackward, RunTensors},
 };
 use crate::{
-    cpu::{
+    layout::Layout,
+    reference::{
         attention_forward::Heads,
         dropout::Dropout,
         encoder::Positions,
         gpt::{DropoutPass, Site, Sizes},
     },
-    layout::Layout,
 };
 
-/// A layer norm's scale and shift.
+/// Scale and shift of a layer norm.
 type Norm = (Tensor, Tensor);
-/// A linear layer's weight and bias, and how many times C its input has.
+/// Weight and bias of a linear layer, and its input width as a multiple of C.
 type Linear = (Tensor, Tensor, u64);
 
 const LN1: Norm = (Tensor::Ln1W, Tensor::Ln1B);
@@ -46,44 +46,44 @@ const ATT_PROJ: Linear = (Tensor::AttProjW, Tensor::AttProjB, 1);
 const FC: Linear = (Tensor::FcW, Tensor::FcB, 1);
 const FC_PROJ: Linear = (Tensor::FcProjW, Tensor::FcProjB, 4);
 
-/// A layer norm's result, with its rows' statistics.
+/// Output of a layer norm, with the statistics of its rows.
 #[derive(Clone, Copy)]
-struct Normed {
+struct NormOutput {
     out: Slice<Bf16>,
     mean: Slice<f32>,
     rstd: Slice<f32>,
 }
 
-impl From<Normed> for layernorm_forward::Output {
-    fn from(Normed { out, mean, rstd }: Normed) -> Self {
+impl From<NormOutput> for layernorm_forward::Output {
+    fn from(NormOutput { out, mean, rstd }: NormOutput) -> Self {
         Self { out, mean, rstd }
     }
 }
 
-/// Which of a tensor's two slices.
+/// Selects one of a tensor's two slices.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Side {
+enum BufferHalf {
     Forward,
     Backward,
 }
 
-impl Side {
-    fn of<T>(self, twice: Twice<T>) -> Slice<T> {
+impl BufferHalf {
+    fn of<T>(self, twice: ForwardBackward<T>) -> Slice<T> {
         if self == Self::Forward { twice.forward } else { twice.backward }
     }
 }
 
-/// What a pass over a micro-batch is made with.
+/// Context of a pass over a micro-batch.
 pub(super) struct Model<'a> {
     pub device: &'a Device,
-    pub products: &'a dyn Products,
+    pub gemm: &'a dyn Gemm,
     pub attention: &'a dyn Attention,
     pub layout: &'a Layout,
     pub sizes: Sizes,
-    pub room: &'a Room,
+    pub tensors: &'a RunTensors,
     pub recompute: &'a [Recompute],
     pub dropout: DropoutPass,
-    /// Rows whose logits are held at a time.
+    /// Number of rows whose logits are in memory at a time.
     pub chunk_rows: u64,
 }
 
@@ -103,14 +103,15 @@ impl Model<'_> {
     }
 
     fn weight(&self, tensor: Tensor, layer: Option<usize>) -> Option<Slice<Bf16>> {
-        Some(self.room.parameters[self.index(tensor, layer)?].weight)
+        Some(self.tensors.parameters[self.index(tensor, layer)?].weight)
     }
 
     fn grad(&self, tensor: Tensor, layer: Option<usize>) -> Option<Slice<f32>> {
-        Some(self.room.parameters[self.index(tensor, layer)?].grad)
+        Some(self.tensors.parameters[self.index(tensor, layer)?].grad)
     }
 
-    /// Of a tensor that every model has; one that is missing makes a slice of nothing, which no op takes.
+    /// Unwraps the slice of a tensor that every model has. A missing one becomes an empty slice, which every op
+    /// rejects.
     fn needed<T: super::Element>(slice: Option<Slice<T>>) -> Slice<T> {
         slice.unwrap_or_else(|| Slice::new(0, 0))
     }
@@ -124,16 +125,16 @@ impl Model<'_> {
         Positions { t: self.sizes.t, first: 0 }
     }
 
-    fn norm(&self, output: Normed, inp: Slice<Bf16>, norm: Norm, layer: Option<usize>) -> Result<(), CudaError> {
+    fn norm(&self, output: NormOutput, inp: Slice<Bf16>, norm: Norm, layer: Option<usize>) -> Result<(), CudaError> {
         let (weight, bias) = (Self::needed(self.weight(norm.0, layer)), self.weight(norm.1, layer));
         layernorm_forward(self.device, output.into(), inp, weight, bias)
     }
 
-    /// Adds a branch to the stream, dropped from, and normalises the sum.
+    /// Adds a branch, with dropout, to the residual stream and normalizes the sum.
     fn add_and_norm(
         &self,
         stream: Residual,
-        output: Normed,
+        output: NormOutput,
         norm: Norm,
         layer: Option<usize>,
     ) -> Result<(), CudaError> {
@@ -146,148 +147,154 @@ impl Model<'_> {
         (Self::needed(self.weight(weight, Some(layer))), self.weight(bias, Some(layer)), times * self.c())
     }
 
-    fn first_norm(block: &Block, side: Side) -> Normed {
-        Normed { out: side.of(block.ln1), mean: side.of(block.ln1_mean), rstd: side.of(block.ln1_rstd) }
+    fn first_norm(block: &Block, side: BufferHalf) -> NormOutput {
+        NormOutput { out: side.of(block.ln1), mean: side.of(block.ln1_mean), rstd: side.of(block.ln1_rstd) }
     }
 
-    fn second_norm(block: &Block, side: Side) -> Normed {
-        Normed { out: side.of(block.ln2), mean: side.of(block.ln2_mean), rstd: side.of(block.ln2_rstd) }
+    fn second_norm(block: &Block, side: BufferHalf) -> NormOutput {
+        NormOutput { out: side.of(block.ln2), mean: side.of(block.ln2_mean), rstd: side.of(block.ln2_rstd) }
     }
 
-    fn last_norm(&self) -> Normed {
-        Normed { out: self.room.lnf, mean: self.room.lnf_mean, rstd: self.room.lnf_rstd }
+    fn last_norm(&self) -> NormOutput {
+        NormOutput { out: self.tensors.lnf, mean: self.tensors.lnf_mean, rstd: self.tensors.lnf_rstd }
     }
 
-    /// Up to the last layer norm.
+    /// Runs the forward pass up to the last layer norm.
     pub fn forward(&self) -> Result<(), CudaError> {
         let [wte, wpe] = [Tensor::Wte, Tensor::Wpe].map(|tensor| Self::needed(self.weight(tensor, None)));
-        let (out, dropped) = (self.room.residuals[0], self.dropout.at(Site::Encoded));
-        encoder_forward(self.device, out, self.room.inputs, wte, wpe, self.positions(), self.c(), dropped)?;
-        // With dropout each block's first norm is made where the branch before it is added.
+        let (out, dropped) = (self.tensors.residuals[0], self.dropout.at(Site::Encoded));
+        encoder_forward(self.device, out, self.tensors.inputs, wte, wpe, self.positions(), self.c(), dropped)?;
+        // With dropout, each block's first norm is fused with the preceding addition of a branch.
         let mut is_normed = false;
         for layer in 0..self.n_layer() {
-            let block = &self.room.blocks[layer];
+            let block = &self.tensors.blocks[layer];
             if !is_normed {
-                self.norm(Self::first_norm(block, Side::Forward), self.room.residuals[layer], LN1, Some(layer))?;
+                self.norm(
+                    Self::first_norm(block, BufferHalf::Forward),
+                    self.tensors.residuals[layer],
+                    LN1,
+                    Some(layer),
+                )?;
             }
-            self.attention(layer, Side::Forward)?;
-            self.add_attention(layer, Side::Forward)?;
-            self.widen(layer, Side::Forward)?;
+            self.attention(layer, BufferHalf::Forward)?;
+            self.add_attention(layer, BufferHalf::Forward)?;
+            self.widen(layer, BufferHalf::Forward)?;
             is_normed = self.add_wide(layer)?;
         }
         if !is_normed {
-            self.norm(self.last_norm(), self.room.residuals[self.n_layer()], LNF, None)?;
+            self.norm(self.last_norm(), self.tensors.residuals[self.n_layer()], LNF, None)?;
         }
         Ok(())
     }
 
-    /// From the first norm to attention's result.
-    fn attention(&self, layer: usize, side: Side) -> Result<(), CudaError> {
-        let block = &self.room.blocks[layer];
+    /// Computes QKV and attention from the output of the first norm.
+    fn attention(&self, layer: usize, side: BufferHalf) -> Result<(), CudaError> {
+        let block = &self.tensors.blocks[layer];
         let qkv = side.of(block.qkv);
         let (weight, bias, c) = self.linear(QKV, layer);
-        self.products.forward(self.device, qkv, side.of(block.ln1), weight, bias, c)?;
+        self.gemm.forward(self.device, qkv, side.of(block.ln1), weight, bias, c)?;
         self.attention.forward(self.device, side.of(block.atty), side.of(block.lse), qkv, self.heads(layer))
     }
 
-    /// From attention's result to the second norm.
-    fn add_attention(&self, layer: usize, side: Side) -> Result<(), CudaError> {
-        let block = &self.room.blocks[layer];
+    /// Projects attention's output, adds the result to the residual stream, and computes the second norm.
+    fn add_attention(&self, layer: usize, side: BufferHalf) -> Result<(), CudaError> {
+        let block = &self.tensors.blocks[layer];
         let (weight, bias, c) = self.linear(ATT_PROJ, layer);
-        let (inp, atty, residual) = (self.room.residuals[layer], side.of(block.atty), side.of(block.residual2));
+        let (inp, atty, residual) = (self.tensors.residuals[layer], side.of(block.atty), side.of(block.residual2));
         let normed = Self::second_norm(block, side);
         let Some((branches, dropped)) = self.branches(Site::Attproj(layer)) else {
-            self.products.residual_forward(self.device, residual, atty, weight, bias, inp, c)?;
+            self.gemm.residual_forward(self.device, residual, atty, weight, bias, inp, c)?;
             return self.norm(normed, residual, LN2, Some(layer));
         };
         let branch = side.of(branches.attproj);
-        self.products.forward(self.device, branch, atty, weight, bias, c)?;
+        self.gemm.forward(self.device, branch, atty, weight, bias, c)?;
         let stream = Residual { residual, inp, branch, dropout: dropped };
         self.add_and_norm(stream, normed, LN2, Some(layer))
     }
 
-    /// The rooms of branches, and what is dropped there; none in a model without dropout.
-    fn branches(&self, site: Site) -> Option<(super::room::Branches, Option<Dropout>)> {
-        self.room.branches.map(|branches| (branches, self.dropout.at(site)))
+    /// Buffers of the branches and the dropout at `site`; `None` for a model without dropout.
+    fn branches(&self, site: Site) -> Option<(super::tensors::Branches, Option<Dropout>)> {
+        self.tensors.branches.map(|branches| (branches, self.dropout.at(site)))
     }
 
-    /// The layer of four times as many channels, and GELU.
-    fn widen(&self, layer: usize, side: Side) -> Result<(), CudaError> {
-        let block = &self.room.blocks[layer];
+    /// Computes the MLP's first linear layer, of 4C channels, and GELU.
+    fn widen(&self, layer: usize, side: BufferHalf) -> Result<(), CudaError> {
+        let block = &self.tensors.blocks[layer];
         let (weight, bias, c) = self.linear(FC, layer);
         let (gelu, out, inp) = (side.of(block.fch_gelu), side.of(block.fch), side.of(block.ln2));
-        self.products.gelu_forward(self.device, gelu, out, inp, weight, bias, c)
+        self.gemm.gelu_forward(self.device, gelu, out, inp, weight, bias, c)
     }
 
-    /// The layer back, added to the stream; whether what follows is normed already.
+    /// Computes the MLP's second linear layer and adds its result to the stream. Returns whether the next norm is
+    /// computed too.
     fn add_wide(&self, layer: usize) -> Result<bool, CudaError> {
-        let block = &self.room.blocks[layer];
+        let block = &self.tensors.blocks[layer];
         let (weight, bias, c) = self.linear(FC_PROJ, layer);
         let (inp, wide) = (block.residual2.forward, block.fch_gelu.forward);
-        let residual = self.room.residuals[layer + 1];
+        let residual = self.tensors.residuals[layer + 1];
         let Some((branches, dropped)) = self.branches(Site::Fcproj(layer)) else {
-            self.products.residual_forward(self.device, residual, wide, weight, bias, inp, c)?;
+            self.gemm.residual_forward(self.device, residual, wide, weight, bias, inp, c)?;
             return Ok(false);
         };
         let branch = branches.fcproj;
-        self.products.forward(self.device, branch, wide, weight, bias, c)?;
+        self.gemm.forward(self.device, branch, wide, weight, bias, c)?;
         let stream = Residual { residual, inp, branch, dropout: dropped };
-        let (normed, norm, next) = match self.room.blocks.get(layer + 1) {
-            Some(next) => (Self::first_norm(next, Side::Forward), LN1, Some(layer + 1)),
+        let (normed, norm, next) = match self.tensors.blocks.get(layer + 1) {
+            Some(next) => (Self::first_norm(next, BufferHalf::Forward), LN1, Some(layer + 1)),
             None => (self.last_norm(), LNF, None),
         };
         self.add_and_norm(stream, normed, norm, next)?;
         Ok(true)
     }
 
-    /// The losses of all rows, chunk by chunk, and their mean's sum with those before; with `loss_scale` the gradients of
-    /// that many times the mean, down to the stream before the last norm.
+    /// Computes the losses of all rows, chunk by chunk, and their mean. With `loss_scale`, also computes the gradients
+    /// of the scaled mean, down to the residual stream before the last norm.
     pub fn classify(&self, loss_scale: Option<f32>) -> Result<(), CudaError> {
-        let room = self.room;
-        let (c, v, n) = (self.c(), self.sizes.v as u64, room.targets.len());
+        let tensors = self.tensors;
+        let (c, v, n) = (self.c(), self.sizes.v as u64, tensors.targets.len());
         let wte = Self::needed(self.weight(Tensor::Wte, None));
         let padded = wte.len() / c;
         let mean = 1.0 / n as f32;
         let mut first = 0;
         while first < n {
             let rows = self.chunk_rows.min(n - first);
-            let lnf = room.lnf.part(first * c, rows * c)?;
-            let logits = room.logits.part(0, rows * padded)?;
-            let (losses, targets) = (room.losses.part(first, rows)?, room.targets.part(first, rows)?);
-            self.products.forward(self.device, logits, lnf, wte, None, c)?;
+            let lnf = tensors.lnf.part(first * c, rows * c)?;
+            let logits = tensors.logits.part(0, rows * padded)?;
+            let (losses, targets) = (tensors.losses.part(first, rows)?, tensors.targets.part(first, rows)?);
+            self.gemm.forward(self.device, logits, lnf, wte, None, c)?;
             classifier(self.device, losses, logits, targets, v, loss_scale.map(|scale| scale * mean))?;
             if loss_scale.is_some() {
                 self.weight_gradient(self.grad(Tensor::Wte, None), logits, lnf, c)?;
-                // The rows are needed no more: their gradient takes their place.
-                self.products.backward_inp(self.device, lnf, logits, wte, c)?;
+                // The rows are no longer needed, so their gradient overwrites them.
+                self.gemm.backward_inp(self.device, lnf, logits, wte, c)?;
             }
             first += rows;
         }
-        losses_sum(self.device, room.loss, room.losses, mean, false)?;
+        losses_sum(self.device, tensors.loss, tensors.losses, mean, false)?;
         if loss_scale.is_some() {
-            let saved = (room.residuals[self.n_layer()], room.lnf_mean, room.lnf_rstd);
-            self.norm_backward((room.dresidual, false), room.lnf, saved, LNF, None)?;
+            let saved = (tensors.residuals[self.n_layer()], tensors.lnf_mean, tensors.lnf_rstd);
+            self.norm_backward((tensors.dresidual, false), tensors.lnf, saved, LNF, None)?;
         }
         Ok(())
     }
 
-    /// From the gradient of the stream before the last norm to the embeddings'.
+    /// Runs the backward pass from the gradient of the residual stream before the last norm to that of the embeddings.
     pub fn backward(&self, tokens: &TokenOrder) -> Result<(), CudaError> {
         for layer in (0..self.n_layer()).rev() {
             self.block_backward(layer)?;
         }
         let [dwte, dwpe] = [Tensor::Wte, Tensor::Wpe].map(|tensor| Self::needed(self.grad(tensor, None)));
-        // Rows of padding stand behind the vocabulary.
+        // Rows of padding follow the vocabulary.
         let dwte = dwte.part(0, self.sizes.v as u64 * self.c())?;
-        let (gradients, order) = (encoder_backward::Gradients { dwte, dwpe }, (tokens, self.room.token_order));
+        let (gradients, order) = (encoder_backward::Gradients { dwte, dwpe }, (tokens, self.tensors.token_order));
         let (positions, dropped) = (self.positions(), self.dropout.at(Site::Encoded));
-        encoder_backward(self.device, gradients, self.room.dresidual, order, positions, self.c(), dropped)
+        encoder_backward(self.device, gradients, self.tensors.dresidual, order, positions, self.c(), dropped)
     }
 
     fn block_backward(&self, layer: usize) -> Result<(), CudaError> {
-        let (room, level, here) = (self.room, self.recompute[layer], Some(layer));
-        let block = &room.blocks[layer];
-        let (residual, back) = (room.residuals[layer], Side::Backward);
+        let (tensors, level, here) = (self.tensors, self.recompute[layer], Some(layer));
+        let block = &tensors.blocks[layer];
+        let (residual, back) = (tensors.residuals[layer], BufferHalf::Backward);
         if level == Recompute::Block {
             self.norm(Self::first_norm(block, back), residual, LN1, here)?;
             self.attention(layer, back)?;
@@ -295,7 +302,7 @@ impl Model<'_> {
             self.widen(layer, back)?;
         }
 
-        // The wide layers.
+        // The MLP.
         let (fch, fch_gelu, ln2) = (block.fch.backward, block.fch_gelu.backward, block.ln2.backward);
         if matches!(level, Recompute::GeluAndLayernorm | Recompute::Attention) {
             gelu_forward(self.device, fch_gelu, fch)?;
@@ -303,14 +310,14 @@ impl Model<'_> {
         let dbranch = self.dropped(Site::Fcproj(layer), |branches| branches.dfcproj)?;
         self.linear_gradients(FC_PROJ, layer, dbranch, fch_gelu)?;
         let (weight, _, c) = self.linear(FC_PROJ, layer);
-        // What GELU was taken of is needed no more: its gradient takes its place. What GELU gave is not needed either.
-        self.products.gelu_backward_inp(self.device, fch, dbranch, weight, fch, fch_gelu, c)?;
+        // GELU's input is no longer needed, so its gradient overwrites it. GELU's output serves as scratch memory.
+        self.gemm.gelu_backward_inp(self.device, fch, dbranch, weight, fch, fch_gelu, c)?;
         if matches!(level, Recompute::GeluAndLayernorm | Recompute::Attention) {
             self.norm(Self::second_norm(block, back), block.residual2.backward, LN2, here)?;
         }
         self.linear_backward(FC, layer, (ln2, fch))?;
         let saved = (block.residual2.backward, block.ln2_mean.backward, block.ln2_rstd.backward);
-        self.norm_backward((room.dresidual, true), ln2, saved, LN2, here)?;
+        self.norm_backward((tensors.dresidual, true), ln2, saved, LN2, here)?;
 
         // Attention.
         let (ln1, atty) = (block.ln1.backward, block.atty.backward);
@@ -321,26 +328,37 @@ impl Model<'_> {
         let dbranch = self.dropped(Site::Attproj(layer), |branches| branches.dattproj)?;
         self.linear_gradients(ATT_PROJ, layer, dbranch, atty)?;
         let (weight, _, c) = self.linear(ATT_PROJ, layer);
-        self.products.backward_inp(self.device, room.datty, dbranch, weight, c)?;
-        let saved = attention_backward::Saved { qkv: block.qkv.backward, out: atty, lse: block.lse.backward };
-        self.attention.backward(self.device, room.dqkv, room.datt_rows, room.datty, saved, self.heads(layer))?;
+        self.gemm.backward_inp(self.device, tensors.datty, dbranch, weight, c)?;
+        let saved = attention_backward::SavedAttention { qkv: block.qkv.backward, out: atty, lse: block.lse.backward };
+        self.attention.backward(
+            self.device,
+            tensors.dqkv,
+            tensors.datt_rows,
+            tensors.datty,
+            saved,
+            self.heads(layer),
+        )?;
         if level == Recompute::GeluAndLayernorm {
             self.norm(Self::first_norm(block, back), residual, LN1, here)?;
         }
-        self.linear_backward(QKV, layer, (ln1, room.dqkv))?;
+        self.linear_backward(QKV, layer, (ln1, tensors.dqkv))?;
         let saved = (residual, block.ln1_mean.backward, block.ln1_rstd.backward);
-        self.norm_backward((room.dresidual, true), ln1, saved, LN1, here)
+        self.norm_backward((tensors.dresidual, true), ln1, saved, LN1, here)
     }
 
-    /// The gradient of a branch: the stream's, dropped from as forward did.
-    fn dropped(&self, site: Site, room: fn(&super::room::Branches) -> Slice<Bf16>) -> Result<Slice<Bf16>, CudaError> {
-        let Some((branches, Some(dropped))) = self.branches(site) else { return Ok(self.room.dresidual) };
-        let out = room(&branches);
-        dropout(self.device, out, self.room.dresidual, dropped)?;
+    /// Returns the gradient of a branch: the stream's gradient, with the dropout of the forward pass.
+    fn dropped(
+        &self,
+        site: Site,
+        tensors: fn(&super::tensors::Branches) -> Slice<Bf16>,
+    ) -> Result<Slice<Bf16>, CudaError> {
+        let Some((branches, Some(dropped))) = self.branches(site) else { return Ok(self.tensors.dresidual) };
+        let out = tensors(&branches);
+        dropout(self.device, out, self.tensors.dresidual, dropped)?;
         Ok(out)
     }
 
-    /// A linear layer's gradients; that of its rows takes their place.
+    /// Computes the gradients of a linear layer; that of its input overwrites the input.
     fn linear_backward(
         &self,
         linear: Linear,
@@ -349,10 +367,10 @@ impl Model<'_> {
     ) -> Result<(), CudaError> {
         self.linear_gradients(linear, layer, dout, inp)?;
         let (weight, _, c) = self.linear(linear, layer);
-        self.products.backward_inp(self.device, inp, dout, weight, c)
+        self.gemm.backward_inp(self.device, inp, dout, weight, c)
     }
 
-    /// The gradients of a linear layer's weight and bias.
+    /// Computes the gradients of a linear layer's weight and bias.
     fn linear_gradients(
         &self,
         (weight, bias, times): Linear,
@@ -363,7 +381,7 @@ impl Model<'_> {
         self.weight_gradient(self.grad(weight, Some(layer)), dout, inp, times * self.c())?;
         let Some(dbias) = self.grad(bias, Some(layer)) else { return Ok(()) };
         let parts = bias_backward::planes_elements(dout.len() / dbias.len(), dbias.len());
-        bias_backward(self.device, dbias, self.room.parts.part(0, parts)?, dout, true)
+        bias_backward(self.device, dbias, self.tensors.parts.part(0, parts)?, dout, true)
     }
 
     fn weight_gradient(
@@ -374,8 +392,8 @@ impl Model<'_> {
         c: u64,
     ) -> Result<(), CudaError> {
         let dweight = Self::needed(dweight);
-        let parts = self.room.parts.part(0, matmul::planes_elements(inp.len() / c, c, dweight.len() / c))?;
-        self.products.backward_weight(self.device, dweight, parts, dout, inp, c, true)
+        let parts = self.tensors.parts.part(0, matmul::planes_elements(inp.len() / c, c, dweight.len() / c))?;
+        self.gemm.backward_weight(self.device, dweight, parts, dout, inp, c, true)
     }
 
     fn norm_backward(
@@ -388,9 +406,9 @@ impl Model<'_> {
     ) -> Result<(), CudaError> {
         let dweight = Self::needed(self.grad(norm.0, layer));
         let dbias = self.grad(norm.1, layer);
-        let parts = self.room.parts.part(0, layernorm_backward::sums_elements(mean.len(), self.c())?)?;
+        let parts = self.tensors.parts.part(0, layernorm_backward::sums_elements(mean.len(), self.c())?)?;
         let gradients = layernorm_backward::Gradients { dinp, dweight, dbias, accumulate };
-        let saved = layernorm_backward::Saved { inp, mean, rstd };
+        let saved = layernorm_backward::SavedNorm { inp, mean, rstd };
         layernorm_backward(self.device, gradients, parts, dout, saved, Self::needed(self.weight(norm.0, layer)))
     }
 }

@@ -1,6 +1,6 @@
-//! The kernels as functions: each checks that tensors are as long as the sizes say, chooses the grid, and launches.
+//! The kernels as functions: each checks the lengths of its tensors, chooses the grid, and launches.
 //!
-//! Twins of [`crate::cpu`]: results come first, then what they are computed from, then sizes.
+//! Functions mirror [`crate::reference`]: outputs come first, then inputs, then sizes.
 
 pub mod adamw_update;
 pub mod attention_backward;
@@ -20,14 +20,14 @@ mod sum_planes;
 
 use super::{CudaError, Device, Module};
 
-/// Elements of 16 bits that a kernel moves at once.
+/// Number of 16-bit elements that a kernel moves at once.
 const EIGHT: u64 = 8;
 
-/// Kernels count in 32 bits, and threads of the last block and those that go on by a grid's stride count past the end: so
-/// far at most.
+/// Upper bound of how far indices exceed the number of elements. Kernels count in 32 bits, and threads of the last
+/// block and of grid-stride loops count past the end.
 const COUNTED_PAST_THE_END: u32 = 1 << 16;
 
-/// Every file of kernels.
+/// All files of kernels.
 static MODULES: [&Module; 15] = [
     &adamw_update::MODULE,
     &attention_backward::MODULE,
@@ -46,12 +46,12 @@ static MODULES: [&Module; 15] = [
     &sum_planes::MODULE,
 ];
 
-/// Has the driver translate the files that a run launches from, so that it need not look for memory for them later. One
-/// that loads lazily, as drivers do by default, puts a kernel's code on the card at its first launch all the same: what
-/// is left for then is that code, and not the whole of the work.
+/// Loads the files that a run launches from, so that the driver does not need memory for compiling them later. Drivers
+/// load lazily by default: a kernel's code is copied to the GPU at its first launch. Only memory for that code is still
+/// needed then.
 ///
 /// # Errors
-/// [`CudaError::Module`] where the driver cannot translate one, or has no memory for it.
+/// [`CudaError::Module`] if the driver cannot compile a file or is out of memory.
 pub(super) fn load(device: &Device, multiplies: bool, drops: bool) -> Result<(), CudaError> {
     let is_launched = |module: &Module| match module.name {
         "matmul" => multiplies,
@@ -61,13 +61,13 @@ pub(super) fn load(device: &Device, multiplies: bool, drops: bool) -> Result<(),
     MODULES.into_iter().filter(|module| is_launched(module)).try_for_each(|module| device.load(module))
 }
 
-/// A count as kernels take it.
+/// Converts a count to the kernels' type.
 fn count(op: &'static str, what: &'static str, value: u64) -> Result<u32, CudaError> {
     let counted = u32::try_from(value).ok().filter(|&value| value < u32::MAX - COUNTED_PAST_THE_END);
     counted.ok_or(CudaError::Size { op, what, value, needed: "below 2^32 - 2^16" })
 }
 
-/// A count of elements that are moved by eights.
+/// Divides a number of elements by 8, for kernels that move 8 elements at once.
 fn eights(op: &'static str, what: &'static str, value: u64) -> Result<u64, CudaError> {
     if value.is_multiple_of(EIGHT) {
         return Ok(value / EIGHT);

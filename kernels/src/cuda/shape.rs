@@ -1,15 +1,15 @@
-//! Which models the kernels are made for, told before anything is allocated.
+//! Model sizes that the kernels support, checked before any allocation.
 
-use headroom_shared::gpt::{GptConfig, buffers::cuda::workspace};
+use headroom_planner::gpt::{GptConfig, buffers::cuda::workspace};
 
 use super::CudaError;
 
-const OP: &str = "training on a card";
+const OP: &str = "training on a GPU";
 
-/// Refuses a model that a kernel would refuse once a run has begun.
+/// Rejects a model that a kernel would reject during a run.
 ///
 /// # Errors
-/// [`CudaError::Size`], by the size that the kernels do not take.
+/// [`CudaError::Size`], with the size that the kernels do not support.
 pub fn check(config: &GptConfig) -> Result<(), CudaError> {
     let (c, head_size) = (config.n_embd(), config.head_size());
     let size = |what, value, needed| Err(CudaError::Size { op: OP, what, value, needed });
@@ -24,12 +24,12 @@ pub fn check(config: &GptConfig) -> Result<(), CudaError> {
 
 #[cfg(test)]
 mod tests {
-    use headroom_shared::gpt::GptShape;
+    use headroom_planner::gpt::GptShape;
 
     use super::*;
 
     #[track_caller]
-    fn told(n_embd: u64, n_head: u64) -> String {
+    fn outcome(n_embd: u64, n_head: u64) -> String {
         let shape = GptShape { n_layer: 1, n_head, n_embd, block_size: 8, vocab_size: 65, dropout: 0.0, bias: false };
         let checked = check(&GptConfig::new(shape).expect("valid"));
         checked.map_or_else(|error| error.to_string(), |()| "taken".to_owned())
@@ -37,12 +37,12 @@ mod tests {
 
     #[test]
     fn heads_of_other_sizes_and_models_that_are_too_wide_are_named() {
-        assert_eq!(told(768, 12), "taken");
-        assert_eq!(told(9216, 72), "taken");
+        assert_eq!(outcome(768, 12), "taken");
+        assert_eq!(outcome(9216, 72), "taken");
         for (n_embd, n_head, size) in [(8, 2, 4), (1024, 4, 256), (20, 1, 20)] {
-            let what = "training on a card: a head's size, n_embd / n_head,";
-            assert_eq!(told(n_embd, n_head), format!("{what} is {size}, and has to be a multiple of 8 up to 128"));
+            let what = "training on a GPU: a head's size, n_embd / n_head,";
+            assert_eq!(outcome(n_embd, n_head), format!("{what} is {size}, and has to be a multiple of 8 up to 128"));
         }
-        assert_eq!(told(9344, 73), "training on a card: n_embd is 9344, and has to be at most 9216");
+        assert_eq!(outcome(9344, 73), "training on a GPU: n_embd is 9344, and has to be at most 9216");
     }
 }

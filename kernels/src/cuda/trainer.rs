@@ -1,47 +1,47 @@
-//! The model on the card, its gradients and its optimizer's state, and what a training loop asks of them.
+//! Trainer on a GPU: the model, its gradients and its optimizer state.
 
 use std::thread;
 
-use headroom_shared::gpt::{
+use headroom_planner::gpt::{
     GptConfig,
-    buffers::cuda::{Attender, CudaTraining},
+    buffers::cuda::{AttentionBackend, CudaTraining},
 };
 
 use super::{
     Bf16, CudaError, Device, Slice,
-    attention::{Attention, Trial},
+    attention::{Attention, AutotuneInputs},
+    gemm::{BuiltinKernels, Gemm},
     model::Model,
     ops::{
         self,
         adamw_update::{self, Rounding, adamw_update},
-        attention_backward::Saved,
+        attention_backward::SavedAttention,
         encoder_backward::TokenOrder,
         global_norm::{self, global_norm},
     },
-    products::{Own, Products},
-    room::{Parameter, Room},
+    tensors::{Parameter, RunTensors},
 };
 use crate::{
-    cpu::{
+    initial::Initial,
+    layout::{Layout, TooLarge},
+    reference::{
         adamw_update::AdamW,
         attention_forward::Heads,
         gpt::{DropoutPass, Micro, Sizes},
     },
-    initial::Initial,
-    layout::{Layout, TooLarge},
 };
 
-/// A GPT that trains on a CUDA card.
+/// A GPT in training on an NVIDIA GPU.
 #[derive(Debug)]
 pub struct Trainer {
     device: Device,
     layout: Layout,
     sizes: Sizes,
     plan: CudaTraining,
-    // Before the room, a part of which they have.
-    products: Box<dyn Products>,
+    // Declared before `tensors`, so that they are dropped first: they use a part of its memory.
+    gemm: Box<dyn Gemm>,
     attention: Box<dyn Attention>,
-    room: Room,
+    tensors: RunTensors,
     table: adamw_update::Table,
     tokens: TokenOrder,
     inputs: Vec<u32>,
@@ -49,48 +49,48 @@ pub struct Trainer {
 }
 
 impl Trainer {
-    /// Allocates everything a run needs, as its plan has it. Parameters and moments are zero until they are written.
-    /// All is computed by our own kernels.
+    /// Allocates everything that a run needs, as planned, with the built-in kernels as GEMM and attention backends.
+    /// Parameters and moments are zero until they are written.
     ///
     /// # Errors
-    /// [`CudaError::OutOfDeviceMemory`] where less is free than the plan takes, and then nothing was allocated;
-    /// [`CudaError::Module`] where the driver cannot load a file of kernels, all of which it has when this returns; the
-    /// model is larger than this machine can address, or one that the kernels are not made for.
+    /// [`CudaError::OutOfDeviceMemory`] if less memory is free than planned, in which case nothing is allocated.
+    /// [`CudaError::Module`] if the driver cannot load a file of kernels; all are loaded when this returns. Also if the
+    /// model exceeds the address range of this machine or has a size that the kernels do not support.
     pub fn new(device: &Device, config: &GptConfig, plan: CudaTraining) -> Result<Self, CudaError> {
-        Self::with(device, config, plan, Box::new(Own), Box::new(Own))
+        Self::with(device, config, plan, Box::new(BuiltinKernels), Box::new(BuiltinKernels))
     }
 
-    /// The same with matrices multiplied, and attention computed, by others, for whose [`Products::multiplier`] and
-    /// [`Attention::attender`] the plan was made. Whoever rehearses has done so when this returns.
+    /// Creates a trainer with other GEMM and attention backends. The plan must be made for their [`Gemm::gemm_backend`]
+    /// and [`Attention::attention_backend`]. Algorithms are selected when this returns.
     ///
     /// # Errors
-    /// As [`Self::new`]; [`CudaError::NotPlanned`] where the plan has less room for it than it needs.
+    /// As [`Self::new`]; [`CudaError::NotPlanned`] if the plan has less workspace than the backends need.
     pub fn with(
         device: &Device,
         config: &GptConfig,
         plan: CudaTraining,
-        mut products: Box<dyn Products>,
+        mut gemm: Box<dyn Gemm>,
         attention: Box<dyn Attention>,
     ) -> Result<Self, CudaError> {
-        let (needed, planned) = (products.multiplier().workspace_bytes(), plan.libraries.multiplier.workspace_bytes());
+        let (needed, planned) = (gemm.gemm_backend().workspace_bytes(), plan.libraries.gemm_backend.workspace_bytes());
         if planned < needed {
-            let asked = format!("{needed} bytes of workspace for {}", products.name());
+            let asked = format!("{needed} bytes of workspace for {}", gemm.name());
             return Err(CudaError::NotPlanned { asked, planned: format!("{planned} bytes") });
         }
         let too_large = |_: TooLarge| CudaError::TooLarge { what: "the model", value: config.n_embd() };
-        if plan.libraries.attender != attention.attender() {
+        if plan.libraries.attention_backend != attention.attention_backend() {
             let asked = format!("room for attention by {}", attention.name());
             return Err(CudaError::NotPlanned { asked, planned: "that of another".to_owned() });
         }
         let layout = Layout::new(config).map_err(too_large)?;
         let t = usize::try_from(config.block_size()).map_err(|_| too_large(TooLarge))?;
         let sizes = Sizes::new(config, t).map_err(too_large)?;
-        let room = Room::new(device, config, &plan)?;
-        // Whoever rehearses launches what it needs of our products itself.
-        ops::load(device, !products.rehearses(), config.dropout() > 0.0)?;
-        // What pads the vocabulary is zero and stays so; gaps between tensors are never told apart from them.
-        device.zero(room.arena.whole())?;
-        products.begin(room.workspace);
+        let tensors = RunTensors::new(device, config, &plan)?;
+        // A backend that rehearses loads the built-in GEMM kernels itself if it needs them.
+        ops::load(device, !gemm.rehearses(), config.dropout() > 0.0)?;
+        // The vocabulary's padding must be zero and stay zero. Gaps between tensors count as data, so they are zero too.
+        device.zero(tensors.arena.whole())?;
+        gemm.begin(tensors.workspace);
         let parameter = |(i, of): (usize, &Parameter)| adamw_update::Parameter {
             weight: of.weight,
             master: Some(of.master),
@@ -99,88 +99,89 @@ impl Trainer {
             grad: of.grad,
             decayed: layout.entries()[i].parameter.decayed,
         };
-        let parameters: Vec<_> = room.parameters.iter().enumerate().map(parameter).collect();
+        let parameters: Vec<_> = tensors.parameters.iter().enumerate().map(parameter).collect();
         let table = adamw_update::Table::new(&parameters)?;
-        let n = usize::try_from(room.inputs.len()).map_err(|_| too_large(TooLarge))?;
+        let n = usize::try_from(tensors.inputs.len()).map_err(|_| too_large(TooLarge))?;
         let tokens = TokenOrder::new(sizes.v as u64)?;
         let (inputs, targets) = (vec![0; n], vec![0; n]);
         let device = device.clone();
         let mut trainer =
-            Self { device, layout, sizes, plan, products, attention, room, table, tokens, inputs, targets };
-        if let Some(trial) =
-            trainer.trial(config.dropout() > 0.0).filter(|_| trainer.attention.attender() != Attender::Own)
+            Self { device, layout, sizes, plan, gemm, attention, tensors, table, tokens, inputs, targets };
+        if let Some(trial) = trainer
+            .trial(config.dropout() > 0.0)
+            .filter(|_| trainer.attention.attention_backend() != AttentionBackend::BuiltinKernels)
         {
             trainer.attention.settle(&trainer.device, trial)?;
-            trainer.device.zero(trainer.room.arena.whole())?;
+            trainer.device.zero(trainer.tensors.arena.whole())?;
         }
-        if trainer.products.rehearses() {
+        if trainer.gemm.rehearses() {
             trainer.run(Some(Micro { first: true, loss_scale: 1.0, dropout: DropoutPass::NONE }))?;
-            trainer.products.settle();
-            trainer.device.zero(trainer.room.arena.whole())?;
+            trainer.gemm.settle();
+            trainer.device.zero(trainer.tensors.arena.whole())?;
         }
-        trainer.device.write(trainer.room.table, trainer.table.words())?;
+        trainer.device.write(trainer.tensors.table, trainer.table.words())?;
         Ok(trainer)
     }
 
-    /// Who multiplies matrices, and what is to be said of it.
+    /// The GEMM backend.
     #[must_use]
-    pub fn products(&self) -> &dyn Products {
-        self.products.as_ref()
+    pub fn gemm(&self) -> &dyn Gemm {
+        self.gemm.as_ref()
     }
 
-    /// Who computes attention, and what is to be said of it.
+    /// The attention backend.
     #[must_use]
     pub fn attention(&self) -> &dyn Attention {
         self.attention.as_ref()
     }
 
-    /// The last block's tensors as its backward has them.
-    fn trial(&self, drops: bool) -> Option<Trial> {
-        let (room, block) = (&self.room, self.room.blocks.last()?);
-        let saved = Saved { qkv: block.qkv.backward, out: block.atty.backward, lse: block.lse.backward };
+    /// Tensors of the last block's backward, for selecting attention algorithms.
+    fn trial(&self, drops: bool) -> Option<AutotuneInputs> {
+        let (tensors, block) = (&self.tensors, self.tensors.blocks.last()?);
+        let saved = SavedAttention { qkv: block.qkv.backward, out: block.atty.backward, lse: block.lse.backward };
         let Sizes { t, c, nh, .. } = self.sizes;
         let heads = Heads { t, c, nh, dropout: None };
-        let (dout, dqkv, rows) = (room.datty, room.dqkv, room.datt_rows);
-        Some(Trial { saved, dout, dqkv, rows, heads, drops, rooms: room.attention })
+        let (dout, dqkv, rows) = (tensors.datty, tensors.dqkv, tensors.datt_rows);
+        Some(AutotuneInputs { saved, dout, dqkv, rows, heads, drops, rooms: tensors.attention })
     }
 
-    /// What was to be allocated.
+    /// The memory plan of the run.
     #[must_use]
     pub fn planned(&self) -> &CudaTraining {
         &self.plan
     }
 
-    /// What was allocated.
+    /// Size of the arena in bytes.
     #[must_use]
     pub fn allocated_bytes(&self) -> u64 {
-        self.room.arena.bytes()
+        self.tensors.arena.bytes()
     }
 
-    /// Where each parameter lies in the flat buffers.
+    /// Position of each parameter in the flat buffers.
     #[must_use]
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
 
-    /// The card.
+    /// The GPU.
     #[must_use]
     pub fn device(&self) -> &Device {
         &self.device
     }
 
-    /// The batch to be computed next, (B, T) each: inputs and targets, to be written by the caller.
+    /// The next batch, (B, T) each: inputs and targets, written by the caller.
     pub fn batch_mut(&mut self) -> (&mut [u32], &mut [u32]) {
         (&mut self.inputs, &mut self.targets)
     }
 
-    /// Gives the parameters a fresh model's values: those that the trainer on CPU threads has for the same seed.
+    /// Initializes the parameters for a new model, with the same values as the CPU trainer for the same seed.
     ///
     /// # Errors
     /// A copy fails.
     pub fn initialize(&mut self, seed: u64) -> Result<(), CudaError> {
-        // The host makes the numbers, of one tensor at a time, with what threads it has.
+        // The host generates the values, one tensor at a time, on all CPU threads.
         let threads = thread::available_parallelism().map_or(1, usize::from);
-        for (index, (entry, parameter)) in self.layout.entries().iter().zip(&self.room.parameters).enumerate() {
+        for (index, (entry, parameter)) in self.layout.entries().iter().zip(&self.tensors.parameters).enumerate() {
             let initial = Initial::of(index, entry, self.sizes.l);
             let mut values = vec![0.0; entry.range.len()];
             let piece = values.len().div_ceil(threads).max(1);
@@ -194,13 +195,13 @@ impl Trainer {
         Ok(())
     }
 
-    /// Writes the parameters, flat as [`Self::layout`] has them; the kernels' weights are made of them.
+    /// Writes the parameters, flat in the order of [`Self::layout`], and the bfloat16 weights rounded from them.
     ///
     /// # Errors
     /// [`CudaError::Length`], or a copy fails.
     pub fn write_params(&mut self, params: &[f32]) -> Result<(), CudaError> {
         self.check_length(params)?;
-        for (entry, parameter) in self.layout.entries().iter().zip(&self.room.parameters) {
+        for (entry, parameter) in self.layout.entries().iter().zip(&self.tensors.parameters) {
             self.write_parameter(parameter, &params[entry.range.clone()])?;
         }
         Ok(())
@@ -222,33 +223,33 @@ impl Trainer {
         self.scatter(|parameter| parameter.v, exp_avg_sq)
     }
 
-    /// The parameters, flat.
+    /// Reads the parameters, flat.
     ///
     /// # Errors
-    /// A fault of a kernel before.
+    /// A previously launched kernel faulted.
     pub fn read_params(&self) -> Result<Vec<f32>, CudaError> {
         self.gather(|parameter| parameter.master)
     }
 
-    /// AdamW's first and second moments, flat.
+    /// Reads AdamW's first and second moments, flat.
     ///
     /// # Errors
-    /// A fault of a kernel before.
+    /// A previously launched kernel faulted.
     pub fn read_moments(&self) -> Result<(Vec<f32>, Vec<f32>), CudaError> {
         Ok((self.gather(|parameter| parameter.m)?, self.gather(|parameter| parameter.v)?))
     }
 
-    /// The gradients of the last iteration, flat.
+    /// Reads the gradients of the last iteration, flat.
     ///
     /// # Errors
-    /// A fault of a kernel before.
+    /// A previously launched kernel faulted.
     pub fn read_grads(&self) -> Result<Vec<f32>, CudaError> {
         self.gather(|parameter| parameter.grad)
     }
 
     fn scatter(&self, of: fn(&Parameter) -> Slice<f32>, values: &[f32]) -> Result<(), CudaError> {
         self.check_length(values)?;
-        for (entry, parameter) in self.layout.entries().iter().zip(&self.room.parameters) {
+        for (entry, parameter) in self.layout.entries().iter().zip(&self.tensors.parameters) {
             let values = &values[entry.range.clone()];
             self.device.write(of(parameter).part(0, values.len() as u64)?, values)?;
         }
@@ -265,22 +266,22 @@ impl Trainer {
 
     fn gather(&self, of: fn(&Parameter) -> Slice<f32>) -> Result<Vec<f32>, CudaError> {
         let mut flat = vec![0.0; self.layout.len()];
-        for (entry, parameter) in self.layout.entries().iter().zip(&self.room.parameters) {
+        for (entry, parameter) in self.layout.entries().iter().zip(&self.tensors.parameters) {
             let values = &mut flat[entry.range.clone()];
             self.device.read(values, of(parameter).part(0, values.len() as u64)?)?;
         }
         Ok(flat)
     }
 
-    /// The mean loss of the batch, without dropout.
+    /// Computes the mean loss of the batch, without dropout.
     ///
     /// # Errors
-    /// A token of the batch is no row of the embedding; a launch or a kernel fails.
+    /// A token of the batch exceeds the vocabulary; a launch or a kernel fails.
     pub fn loss(&mut self) -> Result<f64, CudaError> {
         self.run(None)
     }
 
-    /// Forward and backward of the batch: adds to the gradients, and gives the mean loss.
+    /// Runs forward and backward of the batch: adds to the gradients and returns the mean loss.
     ///
     /// # Errors
     /// As [`Self::loss`].
@@ -289,26 +290,26 @@ impl Trainer {
     }
 
     fn run(&mut self, micro: Option<Micro>) -> Result<f64, CudaError> {
-        let room = &self.room;
+        let tensors = &self.tensors;
         self.tokens.check(&self.targets)?;
         if micro.is_some() {
             self.tokens.sort(&self.inputs)?;
         } else {
             self.tokens.check(&self.inputs)?;
         }
-        self.device.write(room.inputs, &self.inputs)?;
-        self.device.write(room.targets, &self.targets)?;
-        // With the others, as each is waited for: between forward and backward the card would have nothing to do.
+        self.device.write(tensors.inputs, &self.inputs)?;
+        self.device.write(tensors.targets, &self.targets)?;
+        // Copied together with the other inputs, as every copy waits: between forward and backward the GPU would idle.
         if micro.is_some() {
-            self.device.write(room.token_order, self.tokens.words())?;
+            self.device.write(tensors.token_order, self.tokens.words())?;
         }
         let model = Model {
             device: &self.device,
-            products: self.products.as_ref(),
+            gemm: self.gemm.as_ref(),
             attention: self.attention.as_ref(),
             layout: &self.layout,
             sizes: self.sizes,
-            room,
+            tensors,
             recompute: &self.plan.recompute,
             dropout: micro.map_or(DropoutPass::NONE, |micro| micro.dropout),
             chunk_rows: self.plan.chunk_rows,
@@ -316,32 +317,32 @@ impl Trainer {
         model.forward()?;
         if let Some(micro) = micro {
             if micro.first {
-                self.device.zero(room.grads)?;
+                self.device.zero(tensors.grads)?;
             }
             model.classify(Some(micro.loss_scale))?;
             model.backward(&self.tokens)?;
         } else {
             model.classify(None)?;
         }
-        let loss = self.device.download(room.loss)?;
+        let loss = self.device.download(tensors.loss)?;
         Ok(loss.first().copied().map_or(f64::NAN, f64::from))
     }
 
-    /// The length of all gradients together.
+    /// Computes the L2 norm of all gradients together.
     ///
     /// # Errors
     /// A launch or a kernel fails.
     pub fn gradient_norm(&self) -> Result<f64, CudaError> {
-        let (norm, grads) = (self.room.norm, self.room.grads);
-        global_norm(&self.device, norm, self.room.parts.part(0, global_norm::N_SUMS)?, grads)?;
+        let (norm, grads) = (self.tensors.norm, self.tensors.grads);
+        global_norm(&self.device, norm, self.tensors.parts.part(0, global_norm::N_SUMS)?, grads)?;
         Ok(self.device.download(norm)?.first().copied().map_or(f64::NAN, f64::from))
     }
 
-    /// Updates every parameter from its gradient. `weight_decay` is that of matrices; vectors do not decay.
+    /// Updates every parameter from its gradient. `weight_decay` applies to matrices only.
     ///
     /// # Errors
     /// A launch fails.
     pub fn update(&mut self, adamw: AdamW) -> Result<(), CudaError> {
-        adamw_update(&self.device, (&self.table, self.room.table), None, adamw, Rounding::Nearest)
+        adamw_update(&self.device, (&self.table, self.tensors.table), None, adamw, Rounding::Nearest)
     }
 }

@@ -1,26 +1,26 @@
-//! Attention of one token over the cache.
+//! Attention of one token over the KV cache.
 //!
-//! Keys lie by channel, each channel's positions side by side, so that scores of neighbouring positions are lanes of one
-//! vector; values lie by position, so that the result's channels are.
+//! Keys are stored by channel, with adjacent positions contiguous, so that scores of adjacent positions are lanes of
+//! one vector. Values are stored by position, so that the output's channels are lanes.
 
 use super::math::softmax;
 use crate::simd::{Op, Simd};
 
-/// Where a block's heads lie in the cache.
+/// The shape of a block's KV cache.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Heads {
-    /// Heads, NH.
+    /// The number of heads, NH.
     pub(super) nh: usize,
-    /// Channels a head, HS.
+    /// Channels per head, HS.
     pub(super) hs: usize,
     /// Positions of the cache, T.
     pub(super) t: usize,
 }
 
 impl Heads {
-    /// Writes a token's key and value.
+    /// Stores a token's key and value in the cache.
     ///
-    /// Shapes: `kv` (2, NH, HS * T), keys (HS, T) a head and values (T, HS); `qkv` (3, NH, HS).
+    /// Shapes: `kv` (2, NH, HS * T), with keys (HS, T) and values (T, HS) per head; `qkv` (3, NH, HS).
     pub(super) fn remember(self, kv: &mut [f32], qkv: &[f32], position: usize) {
         let Self { nh, hs, t } = self;
         let c = nh * hs;
@@ -34,10 +34,10 @@ impl Heads {
     }
 }
 
-/// One token's attention over all positions up to its own.
+/// Attention of one token over all positions up to its own.
 ///
-/// Shapes: `q` (NH, HS), `kv` (2, NH, HS * T) → `out` (NH, HS), and `att` (NH, T), of each row the first `n` elements.
-/// Twin: [`crate::cpu::attention_forward`].
+/// Shapes: `q` (NH, HS), `kv` (2, NH, HS * T) → `out` (NH, HS), and the first `n` elements of each row of `att` (NH,
+/// T). Reference: [`crate::reference::attention_forward`].
 #[derive(Debug)]
 pub(super) struct Attention<'a> {
     pub(super) out: &'a mut [f32],
@@ -45,7 +45,7 @@ pub(super) struct Attention<'a> {
     pub(super) q: &'a [f32],
     pub(super) kv: &'a [f32],
     pub(super) heads: Heads,
-    /// Positions seen, the token's own included.
+    /// The number of attended positions, including the token's own.
     pub(super) n: usize,
 }
 
@@ -68,7 +68,7 @@ impl Op for Attention<'_> {
     }
 }
 
-/// Vectors at a time, so that their sums run side by side.
+/// Vectors per step, so that their sums are independent.
 const VECTORS: usize = 4;
 
 /// Shapes: `q` (HS), `keys` (HS, T) → `att` (n), n <= T.
@@ -114,7 +114,7 @@ fn score_vectors<S: Simd, const K: usize>(
         }
     }
     for (k, &sum) in sums.iter().enumerate() {
-        // SAFETY: i + K * LANES elements are there.
+        // SAFETY: i + K * LANES elements exist.
         unsafe { simd.store(att.as_mut_ptr().add(i + k * S::LANES), sum) };
     }
 }
@@ -155,7 +155,7 @@ fn mean_vectors<S: Simd, const K: usize>(simd: S, out: &mut [f32], att: &[f32], 
         }
     }
     for (k, &sum) in sums.iter().enumerate() {
-        // SAFETY: d + K * LANES elements are there.
+        // SAFETY: d + K * LANES elements exist.
         unsafe { simd.store(out.as_mut_ptr().add(d + k * S::LANES), sum) };
     }
 }

@@ -1,25 +1,27 @@
-//! Weights in 16-bit integers: half the bytes of f32, and quicker to widen than float16.
+//! Weights as 16-bit integers, which take half the bytes of f32 and widen faster than float16.
 //!
-//! A row is integers and one scale. Two neighbours lie in one 32-bit lane, the even one in the lower half. Shifted up by
-//! 16 bits, the lane is 65,536 times the even one. As it stands, it is 65,536 times the odd one with the even one's bits
-//! as a fraction below: the odd one is rounded with that fraction in mind, so that it needs no instruction to take it
-//! away. A conversion each then gives f32. So 2L weights cost one load, one shift and two conversions of L lanes; the
+//! A row is integers and one scale. Two adjacent weights share a 32-bit lane, the even one in the lower half. The lane
+//! shifted left by 16 bits is 65,536 times the even one. The unshifted lane is 65,536 times the odd one, plus the even
+//! one's bits as a fraction. The odd weight is rounded with that fraction included, so no instruction is needed to
+//! remove it. One conversion each gives f32. So 2L weights take one load, one shift and two conversions of L lanes. The
 //! activations are deinterleaved once for all rows.
 //!
-//! Error: half a step at most, a step being the row's largest magnitude over 32,767; the conversion adds 2^-24 of the
+//! Error: at most half a step, which is the row's largest magnitude over 32,767. The conversion adds 2^-24 of the
 //! value.
 
-/// A row's largest integer. Its scale is its largest magnitude over this, and over the 2^16 of [`pair`].
+use crate::simd::pair;
+
+/// A row's largest integer. The row's scale is its largest magnitude divided by this and by the 2^16 of [`pair`].
 const LARGEST: f64 = 32_767.0;
 
-/// What a lane's fraction is counted in.
+/// The unit of a lane's fraction: 2^16.
 const FRACTION: f64 = 65_536.0;
 
-/// A weight that is no number, or infinite, which integers cannot stand for.
+/// The error for an infinite or NaN weight, which integers cannot represent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct NotFinite;
 
-/// Writes a row of weights as integers, and gives the scale.
+/// Writes a row of weights as integers, and returns its scale.
 pub(super) fn encode(ints: &mut [i16], row: &[f32]) -> Result<f32, NotFinite> {
     assert_eq!(ints.len(), row.len(), "an integer a weight");
     if row.iter().any(|weight| !weight.is_finite()) {
@@ -29,7 +31,7 @@ pub(super) fn encode(ints: &mut [i16], row: &[f32]) -> Result<f32, NotFinite> {
     #[expect(clippy::cast_possible_truncation, reason = "the scale is stored in f32")]
     let scale = (f64::from(largest) / LARGEST / FRACTION) as f32;
     if !scale.is_normal() {
-        // Nothing above 10^-28 in the row.
+        // The row has no magnitude above 10^-28.
         ints.fill(0);
         return Ok(0.0);
     }
@@ -46,13 +48,6 @@ pub(super) fn encode(ints: &mut [i16], row: &[f32]) -> Result<f32, NotFinite> {
 #[expect(clippy::cast_possible_truncation, reason = "it saturates")]
 fn nearest(value: f64) -> i16 {
     value.round() as i16
-}
-
-/// An even and an odd neighbour as they are multiplied with: 65,536 times their integers, the odd one with its fraction.
-#[inline(always)]
-pub(crate) fn pair(even: i16, odd: i16) -> (f32, f32) {
-    let lane = (i32::from(odd) << 16) | i32::from(even.cast_unsigned());
-    ((lane << 16) as f32, lane as f32)
 }
 
 /// One weight, without its row's scale.
@@ -89,7 +84,7 @@ mod tests {
         }
     }
 
-    /// float16 keeps 11 bits: the error of a value is spread evenly over half of its last place to either side.
+    /// float16 keeps 11 bits: its error is uniform over half a unit in the last place to either side.
     #[test]
     fn on_normal_weights_the_mean_error_is_below_that_of_float16() {
         let row = normal(768);
@@ -101,13 +96,13 @@ mod tests {
 
     #[test]
     fn the_odd_neighbour_knows_of_the_even_one() {
-        // Without that, the even one's bits would be an error of up to a whole step.
+        // Otherwise the even weight's bits would cause an error of up to a whole step in the odd one.
         let (errors, step) = errors(&[-1e-4, 1.0, 0.99, -0.5, -0.7, 0.3]);
         assert!(errors.iter().all(|error| error.abs() <= step * 0.51), "{errors:?} for steps of {step}");
     }
 
     #[test]
-    fn extremes_are_told_or_kept() {
+    fn extremes_are_reported_or_kept() {
         assert_eq!(encode(&mut [0; 2], &[1.0, f32::NAN]), Err(NotFinite));
         assert_eq!(encode(&mut [0; 1], &[f32::INFINITY]), Err(NotFinite));
         assert_eq!(encode(&mut [1; 2], &[0.0, -0.0]), Ok(0.0));

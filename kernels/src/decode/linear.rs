@@ -1,41 +1,41 @@
-//! Linear layers over one token or several: each row of the matrix is read once for all of them.
+//! Linear layers over one or several tokens, for which each row of the matrix is read once.
 
 use super::int16;
 use crate::simd::{Op, Simd};
 
-/// How a matrix (OC, C) lies in memory: as the kernel for one token reads it, from end to end.
+/// The memory layout of a matrix (OC, C): the order in which the kernel for one token reads it.
 ///
-/// Rows go in groups of [`GROUP`]. A group has the first `chunk` elements of each of its rows, then the next of each, and
-/// last what of each row fills no chunk. Eight rows as they come would be eight streams that change every row's length,
-/// and no prefetcher follows those in time.
+/// Rows form groups of [`GROUP`]. A group holds the first `chunk` elements of each of its rows, then the next of each,
+/// and last the remainder of each row. Without groups, eight rows would be eight streams that change after every row,
+/// too often for hardware prefetchers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Packing {
-    /// Channels in, C.
+    /// Input channels, C.
     pub(super) c: usize,
-    /// Channels out, OC.
+    /// Output channels, OC.
     pub(super) oc: usize,
-    /// Elements that one step of a product takes: twice the lanes of a vector.
+    /// Elements per step of a product: twice the lanes of a vector.
     pub(super) chunk: usize,
 }
 
-/// Rows of a group, the last group's perhaps fewer: as many sums at a time as hide the latency of an addition.
+/// Rows per group; the last group may have fewer. Chosen so that independent sums hide the latency of an addition.
 pub(super) const GROUP: usize = 8;
 
 impl Packing {
-    /// Elements of a row that fill chunks.
+    /// The number of a row's elements in whole chunks.
     #[inline(always)]
     const fn whole(self) -> usize {
         self.c - self.c % self.chunk
     }
 
-    /// Where a group begins and how many rows it has.
+    /// The offset and the number of rows of a row's group.
     #[inline(always)]
     const fn group(self, row: usize) -> (usize, usize) {
         let first = row - row % GROUP;
         (first * self.c, if self.oc - first < GROUP { self.oc - first } else { GROUP })
     }
 
-    /// A row's pieces in memory, in order; each begins at an even element.
+    /// The ranges of a row's pieces in memory, in order. Each starts at an even element.
     pub(super) fn pieces(self, row: usize) -> impl Iterator<Item = std::ops::Range<usize>> {
         let Self { c, chunk, .. } = self;
         let ((start, rows), whole) = (self.group(row), self.whole());
@@ -45,20 +45,20 @@ impl Packing {
     }
 }
 
-/// A matrix as it is kept, packed.
+/// A packed matrix in one of the storage types.
 pub(super) trait Matrix: Copy {
-    /// What an element is kept as.
+    /// The element type.
     type Element;
 
     fn elements(&self) -> &[Self::Element];
-    /// What a row's products are multiplied with in the end.
+    /// The factor of a row's products.
     fn scale(&self, row: usize) -> f32;
-    /// Reads `2 * LANES` weights, in the order in which the activations are.
+    /// Loads `2 * LANES` weights, in the order of the activations.
     ///
     /// # Safety
-    /// So many elements can be read from there.
+    /// `2 * LANES` elements must be readable at `from`.
     unsafe fn load<S: Simd>(simd: S, from: *const Self::Element) -> (S::F, S::F);
-    /// One weight of a row, without its scale.
+    /// One weight of a row, without the row's scale.
     fn weight(row: &[Self::Element], i: usize) -> f32;
 }
 
@@ -79,7 +79,7 @@ impl Matrix for F32<'_> {
     }
     #[inline(always)]
     unsafe fn load<S: Simd>(simd: S, from: *const f32) -> (S::F, S::F) {
-        // SAFETY: the caller's.
+        // SAFETY: promised by the caller.
         unsafe { (simd.load(from), simd.load(from.add(S::LANES))) }
     }
     #[inline(always)]
@@ -88,7 +88,7 @@ impl Matrix for F32<'_> {
     }
 }
 
-/// A matrix in 16-bit integers with a scale a row, for activations that [`Deinterleave`] has put in its order.
+/// A matrix of 16-bit integers with a scale per row, for activations reordered by [`Deinterleave`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Int16<'a> {
     pub(super) ints: &'a [i16],
@@ -108,7 +108,7 @@ impl Matrix for Int16<'_> {
     }
     #[inline(always)]
     unsafe fn load<S: Simd>(simd: S, from: *const i16) -> (S::F, S::F) {
-        // SAFETY: the caller's.
+        // SAFETY: promised by the caller.
         unsafe { simd.load_pairs(from) }
     }
     #[inline(always)]
@@ -119,10 +119,10 @@ impl Matrix for Int16<'_> {
 
 /// A linear layer.
 ///
-/// Shapes: `inp` (N, C), `matrix` (OC, C), `bias` (OC) or none → `out` (N, OC), added where `adds`.
-/// Numerics: f32; every product of a row and a token is summed in one order, whatever the other rows and tokens, so that
-/// a prompt in pieces gives the very logits that its tokens give one by one.
-/// Twin: [`crate::cpu::matmul`].
+/// Shapes: `inp` (N, C), `matrix` (OC, C), optional `bias` (OC) → `out` (N, OC), accumulated if `adds`.
+/// Numerics: f32. The order of summation does not depend on the other rows and tokens. Logits are therefore
+/// bit-identical for a prompt in pieces and token by token.
+/// Reference: [`crate::reference::matmul`].
 #[derive(Debug)]
 pub(super) struct Linear<'a, M> {
     pub(super) out: &'a mut [f32],
@@ -130,11 +130,11 @@ pub(super) struct Linear<'a, M> {
     pub(super) matrix: M,
     pub(super) bias: Option<&'a [f32]>,
     pub(super) packing: Packing,
-    /// Whether the result is added to what `out` has.
+    /// Whether the result is added to `out`.
     pub(super) adds: bool,
 }
 
-/// Rows and tokens at a time where there are several; with simd128's 16 registers in mind.
+/// Rows and tokens per tile if there are several, chosen for simd128's 16 registers.
 const ROWS: usize = 2;
 const TOKENS: usize = 4;
 
@@ -176,12 +176,12 @@ impl<M: Matrix> Op for Linear<'_, M> {
 }
 
 impl<M: Matrix> Linear<'_, M> {
-    /// R rows of one group by N tokens, from there on.
+    /// Computes a tile of R rows of one group by N tokens.
     #[inline(always)]
     fn tile<S: Simd, const R: usize, const N: usize>(&mut self, simd: S, row: usize, token: usize) {
         let Packing { c, oc, .. } = self.packing;
         let tokens = &self.inp[token * c..][..N * c];
-        let dots = products::<S, M, R, N>(simd, &self.matrix, self.packing, row, tokens);
+        let dots = gemm::<S, M, R, N>(simd, &self.matrix, self.packing, row, tokens);
         for (r, dots) in dots.iter().enumerate() {
             let scale = self.matrix.scale(row + r);
             let bias = match self.bias {
@@ -199,7 +199,7 @@ impl<M: Matrix> Linear<'_, M> {
 
 /// The products of R rows of one group and N tokens.
 #[inline(always)]
-fn products<S: Simd, M: Matrix, const R: usize, const N: usize>(
+fn gemm<S: Simd, M: Matrix, const R: usize, const N: usize>(
     simd: S,
     matrix: &M,
     packing: Packing,
@@ -214,8 +214,8 @@ fn products<S: Simd, M: Matrix, const R: usize, const N: usize>(
     let mut i = 0;
     while i < whole {
         for (r, sums) in sums.iter_mut().enumerate() {
-            // SAFETY: i + chunk <= whole <= c, so that of `rows` rows, of which first + r is one, and of N tokens, c
-            // elements each, these are some.
+            // SAFETY: i + chunk <= whole <= c, and first + r < rows, so that the accesses are within `rows` rows and N
+            // tokens. Each has c elements.
             unsafe {
                 let (w0, w1) = M::load(simd, group.as_ptr().add(i * rows + (first + r) * packing.chunk));
                 for (n, sum) in sums.iter_mut().enumerate() {
@@ -240,7 +240,8 @@ fn products<S: Simd, M: Matrix, const R: usize, const N: usize>(
     dots
 }
 
-/// Puts the even elements of every `2 * LANES` before the odd ones, as [`Int16`] asks; a row's rest stays.
+/// Moves the even elements of every `2 * LANES` before the odd ones, as [`Int16`] requires. A row's remainder stays in
+/// place.
 #[derive(Debug)]
 pub(super) struct Deinterleave<'a> {
     pub(super) inout: &'a mut [f32],
@@ -268,7 +269,7 @@ impl Op for Deinterleave<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{cpu::matmul::matmul_forward, rng::Stream, simd::Level};
+    use crate::{reference::matmul::matmul_forward, rng::Stream, simd::Level};
 
     #[expect(clippy::cast_possible_truncation, reason = "random numbers")]
     fn random(n: usize, name: u64) -> Vec<f32> {
@@ -276,7 +277,7 @@ mod tests {
         (0..n).map(|_| stream.normal() as f32).collect()
     }
 
-    /// Rounding of a sum of c products about 1, and half a step of 16-bit integers in each.
+    /// The tolerance: rounding of a sum of c products about 1, and half a step of 16-bit integers in each.
     fn tolerance(c: usize, step: f32) -> f32 {
         (c as f32).sqrt() * (2e-6 + step)
     }
@@ -316,7 +317,7 @@ mod tests {
     #[track_caller]
     fn check(got: &[f32], want: &[f32], more: f32, tolerance: f32, level: Level) {
         for (got, want) in got.iter().zip(want) {
-            // Written so that a NaN fails.
+            // Written such that NaN fails.
             assert!((got - more - want).abs() <= tolerance, "{level:?}: {got} instead of {want}");
         }
     }

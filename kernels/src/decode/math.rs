@@ -1,15 +1,15 @@
-//! Exponentials, the normal distribution, and the norm of a layer, on vectors.
+//! Vectorised exponential, normal distribution, softmax and layer norm.
 
-use crate::cpu::layernorm_forward::EPS;
+use crate::reference::layernorm_forward::EPS;
 use crate::simd::{MAX_LANES, Op, Simd};
 
-/// A function of each element.
+/// An elementwise function.
 pub(super) trait Map: Copy {
-    /// Marked `#[inline(always)]` by each implementation.
+    /// Computes the function for each lane. Implementations are `#[inline(always)]`.
     fn apply<S: Simd>(self, simd: S, x: S::F) -> S::F;
 }
 
-/// Replaces each element by its function.
+/// Replaces each element by the function's value.
 #[inline(always)]
 pub(super) fn map<S: Simd>(simd: S, inout: &mut [f32], function: impl Map) {
     let mut whole = inout.chunks_exact_mut(S::LANES);
@@ -21,7 +21,7 @@ pub(super) fn map<S: Simd>(simd: S, inout: &mut [f32], function: impl Map) {
     if !rest.is_empty() {
         let mut padded = [0.0; MAX_LANES];
         padded[..rest.len()].copy_from_slice(rest);
-        // SAFETY: MAX_LANES elements are LANES at least.
+        // SAFETY: MAX_LANES >= LANES.
         unsafe { simd.store(padded.as_mut_ptr(), function.apply(simd, simd.load(padded.as_ptr()))) };
         rest.copy_from_slice(&padded[..rest.len()]);
     }
@@ -29,16 +29,16 @@ pub(super) fn map<S: Simd>(simd: S, inout: &mut [f32], function: impl Map) {
 
 /// e to the power of each lane.
 ///
-/// Numerics: 2^n e^r with |r| <= ln 2 / 2 and the Taylor polynomial of degree 7, whose own error is below 6e-9; within
-/// 2e-7 of the value. Below -87 it stays at e^-87, about 1e-38, above 88 at e^88.
+/// Numerics: 2^n e^r with |r| <= ln 2 / 2 and the Taylor polynomial of degree 7, whose own error is below 6e-9. The
+/// relative error is below 2e-7. Arguments are clamped to -87 (about 1e-38) and 88.
 #[inline(always)]
 pub(super) fn exp<S: Simd>(simd: S, x: S::F) -> S::F {
-    /// 1.5 * 2^23, which makes the last places of a sum whole numbers, plus the exponent's bias.
+    /// 1.5 * 2^23, which makes the last digits of a sum whole numbers, plus the exponent's bias.
     const ROUND: f32 = 12_582_912.0 + 127.0;
     let x = simd.max(simd.min(x, simd.splat(88.0)), simd.splat(-87.0));
     let shifted = simd.mul_add(x, simd.splat(std::f32::consts::LOG2_E), simd.splat(ROUND));
     let n = simd.sub(shifted, simd.splat(ROUND));
-    // ln 2 in two parts; the first has so few bits that its product with n is exact.
+    // ln 2 in two parts, of which the first has so few bits that its product with n is exact.
     let r = simd.mul_add(n, simd.splat(-0.693_359_4), x);
     let r = simd.mul_add(n, simd.splat(2.121_944_4e-4), r);
     let mut sum = simd.splat(1.0 / 5040.0);
@@ -48,11 +48,11 @@ pub(super) fn exp<S: Simd>(simd: S, x: S::F) -> S::F {
     simd.mul(sum, simd.shift_to_exponent(shifted))
 }
 
-/// The activation between a block's two linear layers, the exact one: x times the normal distribution function.
+/// The MLP's activation, exact GELU: x times the normal distribution function.
 ///
-/// Numerics: the tail of the distribution by formula 7.1.26 of Abramowitz and Stegun, so that what is small stays exact
-/// relative to itself on the negative side; the distribution function is within 3e-7.
-/// Twin: [`crate::cpu::gelu`].
+/// Numerics: the distribution's tail uses formula 7.1.26 of Abramowitz and Stegun, so that small negative-side values
+/// keep their relative accuracy. The distribution function's absolute error is below 3e-7.
+/// Reference: [`crate::reference::gelu`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Gelu;
 
@@ -73,11 +73,11 @@ impl Map for Gelu {
     }
 }
 
-/// A function of each element of a slice, as a kernel.
+/// The kernel that applies a function to each element of a slice.
 #[derive(Debug)]
-pub(super) struct Each<'a, M>(pub(super) &'a mut [f32], pub(super) M);
+pub(super) struct ElementKernel<'a, M>(pub(super) &'a mut [f32], pub(super) M);
 
-impl<M: Map> Op for Each<'_, M> {
+impl<M: Map> Op for ElementKernel<'_, M> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
@@ -85,7 +85,7 @@ impl<M: Map> Op for Each<'_, M> {
     }
 }
 
-/// e to the power of an element less the largest.
+/// e to the power of an element minus the maximum.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ExpLess(pub(super) f32);
 
@@ -128,7 +128,7 @@ fn largest<S: Simd>(simd: S, inp: &[f32]) -> f32 {
     let whole = inp.chunks_exact(S::LANES);
     let rest = whole.remainder();
     let mut lanes = [f32::NEG_INFINITY; MAX_LANES];
-    // SAFETY: MAX_LANES elements are LANES at least.
+    // SAFETY: MAX_LANES >= LANES.
     let mut most = unsafe { simd.load(lanes.as_ptr()) };
     for chunk in whole {
         // SAFETY: a chunk has LANES elements.
@@ -152,7 +152,7 @@ pub(super) fn softmax<S: Simd>(simd: S, scores: &mut [f32]) {
     map(simd, scores, Times(1.0 / sum));
 }
 
-/// A softmax, as a kernel.
+/// The kernel that computes a softmax.
 #[derive(Debug)]
 pub(super) struct Softmax<'a>(pub(super) &'a mut [f32]);
 
@@ -164,10 +164,10 @@ impl Op for Softmax<'_> {
     }
 }
 
-/// Normalises each row's channels, then scales and shifts them.
+/// The kernel of a layer norm: normalises each row's channels, then scales and shifts them.
 ///
-/// Shapes: `inp` (N, C), `weight` (C), `bias` (C) or none → `out` (N, C).
-/// Twin: [`crate::cpu::layernorm_forward`].
+/// Shapes: `inp` (N, C), `weight` (C), optional `bias` (C) → `out` (N, C).
+/// Reference: [`crate::reference::layernorm_forward`].
 #[derive(Debug)]
 pub(super) struct Norm<'a> {
     pub(super) out: &'a mut [f32],
@@ -191,7 +191,7 @@ impl Op for Norm<'_> {
     }
 }
 
-/// An element less a number.
+/// An element minus a number.
 #[derive(Clone, Copy, Debug)]
 struct Less(f32);
 
@@ -225,7 +225,7 @@ fn scale_and_shift<S: Simd>(simd: S, inout: &mut [f32], rstd: f32, weight: &[f32
     let whole = c - c % S::LANES;
     let scale = simd.splat(rstd);
     for i in (0..whole).step_by(S::LANES) {
-        // SAFETY: LANES elements from i on lie below `whole`, which is at most the length of each.
+        // SAFETY: LANES elements from i on are below `whole`, which is at most the length of each slice.
         unsafe {
             let x = simd.mul(simd.load(inout.as_ptr().add(i)), scale);
             let weight = simd.load(weight.as_ptr().add(i));
@@ -259,14 +259,14 @@ mod tests {
         }
     }
 
-    /// Runs a function over a grid on every instruction set.
+    /// Evaluates a function over a grid on every instruction set.
     fn on_grid(from: f32, to: f32, function: impl Map, check: impl Fn(Level, f32, f32)) {
-        // Not past `to` by rounding, however large the two are.
+        // Rounding must not exceed `to`, however large the two are.
         let at = |i: u16| (from + (to - from) * (f32::from(i) / 40_003.0)).min(to);
         let grid: Vec<f32> = (0..=40_003).map(at).collect();
         for level in Level::available() {
             let mut got = grid.clone();
-            level.run(Each(&mut got, function));
+            level.run(ElementKernel(&mut got, function));
             for (&x, &got) in grid.iter().zip(&got) {
                 check(level, x, got);
             }
@@ -294,7 +294,7 @@ mod tests {
 
     #[test]
     fn norms_equal_the_reference() {
-        use crate::cpu::layernorm_forward::{Output, layernorm_forward};
+        use crate::reference::layernorm_forward::{Output, layernorm_forward};
         for c in [1_u8, 2, 5, 16, 37, 67] {
             let inp: Vec<f32> = (0..3 * c).map(|i| f32::from(i.wrapping_mul(7) % 31) - 9.5).collect();
             let weight: Vec<f32> = (0..c).map(|i| 1.0 + f32::from(i) * 0.1).collect();

@@ -1,16 +1,16 @@
-//! What the decoder holds: every buffer of the list that `headroom_shared` plans, allocated at the start, once.
+//! The decoder's memory: every buffer of the list planned by `headroom_planner`, allocated once at creation.
 
-use headroom_shared::{
+use headroom_planner::{
     dtype::Dtype,
     gpt::{
         buffers::Buffer,
-        tensors::{Stored, Tensor},
+        tensors::{Tensor, TensorId},
     },
 };
 
 use super::DecodeError;
 
-/// A buffer's memory.
+/// A buffer's memory, by element type.
 #[derive(Debug)]
 enum Memory {
     F32(Vec<f32>),
@@ -18,9 +18,9 @@ enum Memory {
     Int64(Vec<i64>),
 }
 
-/// Buffers by row of the table, until they are taken into their places.
+/// The allocated buffers, by tensor and layer, until the decoder takes them.
 #[derive(Debug, Default)]
-pub(super) struct Supply(Vec<(Stored, Option<u64>, Memory)>);
+pub(super) struct BufferPool(Vec<(TensorId, Option<u64>, Memory)>);
 
 fn zeros<T: Copy + Default>(buffer: &Buffer) -> Result<(Vec<T>, u64), DecodeError> {
     let out_of_memory = || DecodeError::OutOfMemory { tensor: buffer.name(), requested_bytes: buffer.bytes };
@@ -32,8 +32,8 @@ fn zeros<T: Copy + Default>(buffer: &Buffer) -> Result<(Vec<T>, u64), DecodeErro
     Ok((memory, allocated_bytes))
 }
 
-impl Supply {
-    /// Allocates a buffer, and gives the bytes it took.
+impl BufferPool {
+    /// Allocates a buffer, and returns its size in bytes.
     pub(super) fn allocate(&mut self, buffer: &Buffer) -> Result<u64, DecodeError> {
         let (memory, bytes) = match buffer.stored.dtype(Dtype::Float32) {
             Dtype::Float32 => zeros(buffer).map(|(memory, bytes)| (Memory::F32(memory), bytes))?,
@@ -45,37 +45,37 @@ impl Supply {
         Ok(bytes)
     }
 
-    fn take(&mut self, stored: impl Into<Stored>, layer: Option<usize>) -> Option<Memory> {
+    fn take(&mut self, stored: impl Into<TensorId>, layer: Option<usize>) -> Option<Memory> {
         let (stored, layer) = (stored.into(), layer.map(|layer| layer as u64));
         let at = self.0.iter().position(|(other, of, _)| (*other, *of) == (stored, layer))?;
         Some(self.0.swap_remove(at).2)
     }
 
-    /// A buffer of f32, where it is planned.
-    pub(super) fn f32(&mut self, stored: impl Into<Stored>, layer: Option<usize>) -> Option<Vec<f32>> {
+    /// Takes a planned f32 buffer; `None` if it is not planned.
+    pub(super) fn f32(&mut self, stored: impl Into<TensorId>, layer: Option<usize>) -> Option<Vec<f32>> {
         self.take(stored, layer).map(|memory| match memory {
             Memory::F32(memory) => memory,
-            _ => unreachable!("the table has it in float32"),
+            _ => unreachable!("the table stores it in float32"),
         })
     }
 
-    /// A buffer of 16-bit integers, where it is planned.
-    pub(super) fn int16(&mut self, stored: Stored, layer: Option<usize>) -> Option<Vec<i16>> {
+    /// Takes a planned buffer of 16-bit integers; `None` if it is not planned.
+    pub(super) fn int16(&mut self, stored: TensorId, layer: Option<usize>) -> Option<Vec<i16>> {
         self.take(stored, layer).map(|memory| match memory {
             Memory::Int16(memory) => memory,
-            _ => unreachable!("the table has it in 16-bit integers"),
+            _ => unreachable!("the table stores it in 16-bit integers"),
         })
     }
 
-    /// A buffer of token indices.
+    /// Takes the buffer of token ids.
     pub(super) fn tokens(&mut self) -> Option<Vec<i64>> {
         self.take(Tensor::X, None).map(|memory| match memory {
             Memory::Int64(memory) => memory,
-            _ => unreachable!("the table has it in int64"),
+            _ => unreachable!("the table stores it in int64"),
         })
     }
 
-    /// Whether every buffer that was planned has found its place.
+    /// Whether every planned buffer was taken.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

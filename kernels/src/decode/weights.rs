@@ -1,14 +1,14 @@
-//! A model's weights as the decoder keeps them, and the products with them.
+//! The decoder's weights and their products.
 
-use headroom_shared::gpt::{
+use headroom_planner::gpt::{
     GptConfig,
-    tensors::{Role, Stored, Tensor},
+    tensors::{Role, Tensor, TensorId},
 };
 
 use super::{
     DecodeError, int16,
     linear::{Deinterleave, F32, Int16, Linear, Packing},
-    memory::Supply,
+    memory::BufferPool,
 };
 use crate::simd::Level;
 
@@ -22,7 +22,7 @@ enum Elements {
 /// A linear layer.
 #[derive(Debug)]
 pub(super) struct Layer {
-    /// Its matrix, packed.
+    /// The matrix, packed.
     elements: Elements,
     packing: Packing,
     bias: Option<Vec<f32>>,
@@ -30,15 +30,15 @@ pub(super) struct Layer {
 
 impl Layer {
     fn take(
-        supply: &mut Supply,
+        supply: &mut BufferPool,
         (weight, bias): (Tensor, Option<Tensor>),
         layer: Option<usize>,
         level: Level,
         c: usize,
     ) -> Self {
         let elements = supply.f32(weight, layer).map(Elements::F32).unwrap_or_else(|| {
-            let ints = supply.int16(Stored { tensor: weight, role: Role::Int16 }, layer);
-            let scales = supply.f32(Stored { tensor: weight, role: Role::RowScale }, layer);
+            let ints = supply.int16(TensorId { tensor: weight, role: Role::Int16 }, layer);
+            let scales = supply.f32(TensorId { tensor: weight, role: Role::RowScale }, layer);
             Elements::Int16 { ints: ints.expect("planned in one way or the other"), scales: scales.expect("with them") }
         });
         let n = match &elements {
@@ -64,7 +64,7 @@ impl Layer {
         Ok(())
     }
 
-    /// Adds a row of the matrix, of C elements, to `out`.
+    /// Adds row `row` of the matrix, of C elements, to `out`.
     pub(super) fn add_row(&self, out: &mut [f32], row: usize) {
         let mut rest = out;
         for piece in self.packing.pieces(row) {
@@ -80,9 +80,9 @@ impl Layer {
         }
     }
 
-    /// The layer's result, added to what `out` has where `adds`.
+    /// Computes the layer's output, and adds it to `out` if `adds`.
     ///
-    /// Shapes: `inp` (N, C), which is left in another order → `out` (N, OC).
+    /// Shapes: `inp` (N, C), which may be reordered → `out` (N, OC).
     pub(super) fn forward(&self, level: Level, out: &mut [f32], inp: &mut [f32], adds: bool) {
         let (bias, packing) = (self.bias.as_deref(), self.packing);
         match &self.elements {
@@ -112,18 +112,18 @@ pub(super) struct Norm {
 }
 
 impl Norm {
-    fn take(supply: &mut Supply, (weight, bias): (Tensor, Tensor), layer: Option<usize>) -> Self {
+    fn take(supply: &mut BufferPool, (weight, bias): (Tensor, Tensor), layer: Option<usize>) -> Self {
         let weight = supply.f32(weight, layer).expect("every model has this tensor");
         Self { weight, bias: supply.f32(bias, layer) }
     }
 
-    /// Shapes: `inp` (N, C) → `out` (N, C).
+    /// Computes the layer norm. Shapes: `inp` (N, C) → `out` (N, C).
     pub(super) fn forward(&self, level: Level, out: &mut [f32], inp: &[f32]) {
         level.run(super::math::Norm { out, inp, weight: &self.weight, bias: self.bias.as_deref() });
     }
 }
 
-/// A block.
+/// The weights of a block.
 #[derive(Debug)]
 pub(super) struct Block {
     pub(super) ln_1: Norm,
@@ -134,10 +134,10 @@ pub(super) struct Block {
     pub(super) fc_proj: Layer,
 }
 
-/// All of a model's.
+/// All weights of a model.
 #[derive(Debug)]
 pub(super) struct Weights {
-    /// The embedding, which is the last layer's matrix as well.
+    /// The token embedding, also used as the output layer.
     pub(super) wte: Layer,
     pub(super) wpe: Vec<f32>,
     pub(super) blocks: Vec<Block>,
@@ -145,10 +145,10 @@ pub(super) struct Weights {
 }
 
 impl Weights {
-    /// Takes what was planned for them, zeros as yet.
-    pub(super) fn take(supply: &mut Supply, config: &GptConfig, level: Level, c: usize) -> Self {
+    /// Takes the planned buffers, still zero, from the supply.
+    pub(super) fn take(supply: &mut BufferPool, config: &GptConfig, level: Level, c: usize) -> Self {
         let n_layer = usize::try_from(config.n_layer()).unwrap_or(0);
-        let linear = |supply: &mut Supply, tensors, layer, c| Layer::take(supply, tensors, layer, level, c);
+        let linear = |supply: &mut BufferPool, tensors, layer, c| Layer::take(supply, tensors, layer, level, c);
         let block = |layer| {
             let layer = Some(layer);
             Block {
@@ -169,57 +169,57 @@ impl Weights {
         }
     }
 
-    /// Copies a parameter in.
+    /// Copies a parameter into its buffer.
     pub(super) fn load(&mut self, tensor: Tensor, layer: Option<usize>, from: &[f32]) -> Result<(), DecodeError> {
         let name = || tensor.full_name(layer.map(|layer| layer as u64));
         let to = self.place(tensor, layer).ok_or_else(|| DecodeError::NoSuchTensor { tensor: name() })?;
         let elements = match &to {
-            Place::Matrix(matrix) => matrix.packing.oc * matrix.packing.c,
-            Place::Vector(vector) => vector.len(),
+            ParameterTarget::Matrix(matrix) => matrix.packing.oc * matrix.packing.c,
+            ParameterTarget::Vector(vector) => vector.len(),
         };
         if from.len() != elements {
             return Err(DecodeError::WrongLength { tensor: Some(name()), elements: from.len(), expected: elements });
         }
         match to {
-            Place::Matrix(matrix) => {
+            ParameterTarget::Matrix(matrix) => {
                 matrix.load(from).map_err(|int16::NotFinite| DecodeError::NotFinite { tensor: name() })?;
             }
-            Place::Vector(vector) => vector.copy_from_slice(from),
+            ParameterTarget::Vector(vector) => vector.copy_from_slice(from),
         }
         Ok(())
     }
 
-    fn place(&mut self, tensor: Tensor, layer: Option<usize>) -> Option<Place<'_>> {
+    fn place(&mut self, tensor: Tensor, layer: Option<usize>) -> Option<ParameterTarget<'_>> {
         let Some(layer) = layer else {
             return match tensor {
-                Tensor::Wte => Some(Place::Matrix(&mut self.wte)),
-                Tensor::Wpe => Some(Place::Vector(&mut self.wpe)),
-                Tensor::LnfW => Some(Place::Vector(&mut self.ln_f.weight)),
-                Tensor::LnfB => self.ln_f.bias.as_mut().map(|bias| Place::Vector(bias)),
+                Tensor::Wte => Some(ParameterTarget::Matrix(&mut self.wte)),
+                Tensor::Wpe => Some(ParameterTarget::Vector(&mut self.wpe)),
+                Tensor::LnfW => Some(ParameterTarget::Vector(&mut self.ln_f.weight)),
+                Tensor::LnfB => self.ln_f.bias.as_mut().map(|bias| ParameterTarget::Vector(bias)),
                 _ => None,
             };
         };
         let block = self.blocks.get_mut(layer)?;
         match tensor {
-            Tensor::Ln1W => Some(Place::Vector(&mut block.ln_1.weight)),
-            Tensor::Ln1B => block.ln_1.bias.as_mut().map(|bias| Place::Vector(bias)),
-            Tensor::QkvW => Some(Place::Matrix(&mut block.c_attn)),
-            Tensor::QkvB => block.c_attn.bias.as_mut().map(|bias| Place::Vector(bias)),
-            Tensor::AttProjW => Some(Place::Matrix(&mut block.att_proj)),
-            Tensor::AttProjB => block.att_proj.bias.as_mut().map(|bias| Place::Vector(bias)),
-            Tensor::Ln2W => Some(Place::Vector(&mut block.ln_2.weight)),
-            Tensor::Ln2B => block.ln_2.bias.as_mut().map(|bias| Place::Vector(bias)),
-            Tensor::FcW => Some(Place::Matrix(&mut block.c_fc)),
-            Tensor::FcB => block.c_fc.bias.as_mut().map(|bias| Place::Vector(bias)),
-            Tensor::FcProjW => Some(Place::Matrix(&mut block.fc_proj)),
-            Tensor::FcProjB => block.fc_proj.bias.as_mut().map(|bias| Place::Vector(bias)),
+            Tensor::Ln1W => Some(ParameterTarget::Vector(&mut block.ln_1.weight)),
+            Tensor::Ln1B => block.ln_1.bias.as_mut().map(|bias| ParameterTarget::Vector(bias)),
+            Tensor::QkvW => Some(ParameterTarget::Matrix(&mut block.c_attn)),
+            Tensor::QkvB => block.c_attn.bias.as_mut().map(|bias| ParameterTarget::Vector(bias)),
+            Tensor::AttProjW => Some(ParameterTarget::Matrix(&mut block.att_proj)),
+            Tensor::AttProjB => block.att_proj.bias.as_mut().map(|bias| ParameterTarget::Vector(bias)),
+            Tensor::Ln2W => Some(ParameterTarget::Vector(&mut block.ln_2.weight)),
+            Tensor::Ln2B => block.ln_2.bias.as_mut().map(|bias| ParameterTarget::Vector(bias)),
+            Tensor::FcW => Some(ParameterTarget::Matrix(&mut block.c_fc)),
+            Tensor::FcB => block.c_fc.bias.as_mut().map(|bias| ParameterTarget::Vector(bias)),
+            Tensor::FcProjW => Some(ParameterTarget::Matrix(&mut block.fc_proj)),
+            Tensor::FcProjB => block.fc_proj.bias.as_mut().map(|bias| ParameterTarget::Vector(bias)),
             _ => None,
         }
     }
 }
 
-/// Where a parameter goes.
-enum Place<'a> {
+/// The destination of a parameter.
+enum ParameterTarget<'a> {
     Matrix(&'a mut Layer),
     Vector(&'a mut [f32]),
 }

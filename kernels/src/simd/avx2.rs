@@ -10,20 +10,21 @@ use std::arch::x86_64::{
 
 use super::{Op, Simd};
 
-/// Made only where AVX2 and FMA were found, by [`run`].
+/// Proof that AVX2 and FMA are supported; only created by [`run`].
 #[derive(Clone, Copy)]
 pub(super) struct Avx2(());
 
-/// Compiles a kernel with these instructions.
+/// Runs a kernel compiled with AVX2 and FMA.
 ///
 /// # Safety
-/// The machine has AVX2 and FMA.
+/// The machine must support AVX2 and FMA.
 #[target_feature(enable = "avx2,fma")]
 pub(super) unsafe fn run<O: Op>(op: O) -> O::Output {
     op.run(Avx2(()))
 }
 
-// SAFETY of every block below: an `Avx2` exists, so the machine has the instructions; memory is the caller's.
+// SAFETY of every block below: an `Avx2` exists, so the machine supports the instructions; pointers are the caller's
+// promise.
 impl Simd for Avx2 {
     type F = __m256;
     const LANES: usize = 8;
@@ -104,7 +105,7 @@ impl Simd for Avx2 {
     fn deinterleave(self, a: __m256, b: __m256) -> (__m256, __m256) {
         // SAFETY: see above.
         unsafe {
-            // Within halves first, which leaves the quarters in the order 0, 2, 1, 3.
+            // The shuffle works within halves, which leaves the quarters in the order 0, 2, 1, 3.
             let even = _mm256_castps_pd(_mm256_shuffle_ps::<0b10_00_10_00>(a, b));
             let odd = _mm256_castps_pd(_mm256_shuffle_ps::<0b11_01_11_01>(a, b));
             (

@@ -9,20 +9,21 @@ use std::arch::x86_64::{
 
 use super::{Op, Simd};
 
-/// Made only where AVX-512F was found, by [`run`].
+/// Proof that AVX-512F is supported; only created by [`run`].
 #[derive(Clone, Copy)]
 pub(super) struct Avx512(());
 
-/// Compiles a kernel with these instructions.
+/// Runs a kernel compiled with AVX-512F, AVX2 and FMA.
 ///
 /// # Safety
-/// The machine has AVX-512F, AVX2 and FMA.
+/// The machine must support AVX-512F, AVX2 and FMA.
 #[target_feature(enable = "avx512f,avx2,fma")]
 pub(super) unsafe fn run<O: Op>(op: O) -> O::Output {
     op.run(Avx512(()))
 }
 
-// SAFETY of every block below: an `Avx512` exists, so the machine has the instructions; memory is the caller's.
+// SAFETY of every block below: an `Avx512` exists, so the machine supports the instructions; pointers are the caller's
+// promise.
 impl Simd for Avx512 {
     type F = __m512;
     const LANES: usize = 16;

@@ -1,6 +1,6 @@
-//! Vectors as arrays: for machines without an instruction set of their own here, and to hold the others against.
+//! Vectors as arrays, for machines without a supported instruction set and as the baseline of tests.
 
-use super::Simd;
+use super::{Simd, pair};
 
 #[derive(Clone, Copy)]
 pub(super) struct Portable;
@@ -23,19 +23,19 @@ impl Simd for Portable {
     }
     #[inline(always)]
     unsafe fn load(self, from: *const f32) -> F {
-        // SAFETY: the caller's; an array needs no more than its elements' alignment, and none is asked for.
+        // SAFETY: promised by the caller; no alignment is required.
         unsafe { from.cast::<F>().read_unaligned() }
     }
     #[inline(always)]
     unsafe fn store(self, to: *mut f32, value: F) {
-        // SAFETY: the caller's.
+        // SAFETY: promised by the caller.
         unsafe { to.cast::<F>().write_unaligned(value) }
     }
     #[inline(always)]
     unsafe fn load_pairs(self, from: *const i16) -> (F, F) {
-        // SAFETY: the caller's.
+        // SAFETY: promised by the caller.
         let all = unsafe { from.cast::<[i16; 2 * LANES]>().read_unaligned() };
-        let pairs: [_; LANES] = std::array::from_fn(|i| crate::decode::int16::pair(all[2 * i], all[2 * i + 1]));
+        let pairs: [_; LANES] = std::array::from_fn(|i| pair(all[2 * i], all[2 * i + 1]));
         (pairs.map(|pair| pair.0), pairs.map(|pair| pair.1))
     }
     #[inline(always)]

@@ -1,4 +1,5 @@
-//! Four lanes of WebAssembly's simd128. A module with any of these needs a browser that has them, as all have since 2023.
+//! Four lanes of WebAssembly's simd128. A module with these instructions needs a browser that supports them, as all
+//! have since 2023.
 
 use std::arch::wasm32::{
     f32x4_add, f32x4_convert_i32x4, f32x4_div, f32x4_extract_lane, f32x4_lt, f32x4_mul, f32x4_pmax, f32x4_pmin,
@@ -10,7 +11,7 @@ use super::{Op, Simd};
 #[derive(Clone, Copy)]
 pub(super) struct Simd128;
 
-/// Compiles a kernel with these instructions.
+/// Runs a kernel compiled with simd128.
 #[target_feature(enable = "simd128")]
 pub(super) fn run<O: Op>(op: O) -> O::Output {
     op.run(Simd128)
@@ -26,17 +27,17 @@ impl Simd for Simd128 {
     }
     #[inline(always)]
     unsafe fn load(self, from: *const f32) -> v128 {
-        // SAFETY: the caller's; the instruction asks for no alignment.
+        // SAFETY: promised by the caller; the instruction requires no alignment.
         unsafe { v128_load(from.cast()) }
     }
     #[inline(always)]
     unsafe fn store(self, to: *mut f32, value: v128) {
-        // SAFETY: the caller's; the instruction asks for no alignment.
+        // SAFETY: promised by the caller; the instruction requires no alignment.
         unsafe { v128_store(to.cast(), value) }
     }
     #[inline(always)]
     unsafe fn load_pairs(self, from: *const i16) -> (v128, v128) {
-        // SAFETY: the caller's; the instruction asks for no alignment.
+        // SAFETY: promised by the caller; the instruction requires no alignment.
         let pairs = unsafe { v128_load(from.cast()) };
         (f32x4_convert_i32x4(i32x4_shl(pairs, 16)), f32x4_convert_i32x4(pairs))
     }

@@ -1,62 +1,60 @@
-//! A file's tensors as a model's: the config that their shapes say, and where each parameter is to be read.
+//! The model in a weights file: the config implied by the tensors' shapes, and each parameter's range in the file.
 
 use std::{collections::HashMap, fmt, ops::Range};
 
-use headroom_shared::{
-    gpt::{GptConfig, GptShape, tensors::Tensor},
-    order::sorted,
-    text::{self, Text},
-};
+use headroom_planner::gpt::{GptConfig, GptShape, tensors::Tensor};
+use headroom_text::{self as text, Text};
+use headroom_tokenizer::order::sorted;
 
 use super::{
-    convert::Stored,
+    convert::StoredDtype,
     error::{WeightsError, shown, shown_shape},
     header::{Header, TensorInfo},
     hints::Hints,
     metadata::{ModelArgs, Tokenizer, keys},
-    names::{CHECKSUMS, Naming, Place, Section, is_bias, is_conv1d, place},
+    names::{CHECKSUMS, NamingScheme, Section, TensorPosition, is_bias, is_conv1d, place},
 };
 use crate::layout::{Entry, Layout};
 
-/// Who wrote a file.
+/// The program that wrote a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// This program.
     Headroom,
-    /// nanoGPT, by its layout of linear layers.
+    /// nanoGPT, recognised by its layout of linear layers.
     NanoGpt,
-    /// Hugging Face's or OpenAI's, by theirs.
+    /// Hugging Face or OpenAI, recognised by their layout.
     HuggingFace,
 }
 
-/// Where the number of heads comes from, as no shape says it.
+/// The source of the number of heads, which no tensor's shape contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeadsFrom {
     /// The file's metadata.
     File,
-    /// `config.json`, or a person.
+    /// `config.json` or the user.
     Given,
-    /// Nobody: every GPT-2's heads are 64 wide, and these are taken to be.
+    /// The default head size of 64, as in every GPT-2.
     HeadSize64,
 }
 
-/// What a person should know before the model runs.
+/// A warning to show the user before the model runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Note {
-    /// Nobody said how many heads there are; they were taken to be 64 wide.
+    /// The number of heads is unknown, so a head size of 64 was assumed.
     HeadsAssumed {
-        /// How many that makes.
+        /// The resulting number of heads.
         n_head: u64,
     },
-    /// The model was trained with GELU's approximation by tanh, and runs here with the exact one, as in nanoGPT; the
-    /// logits differ by some thousandths.
+    /// The model was trained with GELU's tanh approximation and runs with the exact form, as in nanoGPT. The logits
+    /// differ by some thousandths.
     GeluIsExact,
-    /// Weights of half precision were widened; they take twice the file's bytes.
+    /// Half-precision weights were converted to f32, which takes twice the file's bytes.
     Widened,
 }
 
 impl Note {
-    /// What it is that a person should know.
+    /// The message.
     #[must_use]
     pub fn text(&self) -> Text {
         match *self {
@@ -73,12 +71,12 @@ impl fmt::Display for Note {
     }
 }
 
-/// A model that can be read, checked as far as its header goes.
+/// A model that can be read, whose header passed all checks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Catalogue {
     config: GptConfig,
     layout: Layout,
-    naming: Naming,
+    naming: NamingScheme,
     origin: Origin,
     heads_from: HeadsFrom,
     notes: Vec<Note>,
@@ -86,36 +84,36 @@ pub struct Catalogue {
     parts: Vec<Part>,
 }
 
-/// A tensor that is read.
+/// A tensor to read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Part {
     name: String,
-    stored: Stored,
-    /// In the file.
+    stored: StoredDtype,
+    /// The byte range in the file.
     range: Range<u64>,
-    /// In the flat buffer.
+    /// The element range in the flat buffer.
     target: Range<usize>,
     is_lm_head: bool,
-    /// Columns of the flat buffer's tensor where the file has it the other way round.
+    /// The number of columns of the tensor in the flat buffer, if the file stores it transposed.
     transposed_columns: Option<usize>,
 }
 
-/// Bytes to be read, and what they are.
+/// A range of the file to read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Read {
-    /// From the file's start.
+pub struct ByteRange {
+    /// The byte range in the file.
     pub range: Range<u64>,
     part: usize,
-    /// The first of its elements, counted in its tensor.
+    /// The number of the range's first element in its tensor.
     first: usize,
 }
 
-/// The tensors of a file by what they are.
-struct Found<'a> {
-    places: HashMap<Place, (&'a str, &'a TensorInfo)>,
+/// The tensors of a file, by their role in the model.
+struct ModelTensors<'a> {
+    places: HashMap<TensorPosition, (&'a str, &'a TensorInfo)>,
 }
 
-impl<'a> Found<'a> {
+impl<'a> ModelTensors<'a> {
     fn new(header: &'a Header, is_ours: bool) -> Result<Self, WeightsError> {
         let mut places = HashMap::new();
         let mut surplus = None;
@@ -130,7 +128,7 @@ impl<'a> Found<'a> {
                 return Err(WeightsError::Duplicate { tensor: shown(other), other: Some(shown(name)) });
             }
         }
-        if !places.keys().any(|place| matches!(place, Place::Parameter(..))) {
+        if !places.keys().any(|place| matches!(place, TensorPosition::Parameter(..))) {
             let first = header.tensors().keys().next().map(|name| shown(name));
             return Err(WeightsError::NotGpt2 { n_tensors: header.tensors().len(), first });
         }
@@ -141,10 +139,10 @@ impl<'a> Found<'a> {
     }
 
     fn get(&self, tensor: Tensor, layer: Option<u64>) -> Option<(&'a str, &'a TensorInfo)> {
-        self.places.get(&Place::Parameter(tensor, layer)).copied()
+        self.places.get(&TensorPosition::Parameter(tensor, layer)).copied()
     }
 
-    /// A tensor that decides the others' shapes.
+    /// The name and axes of a matrix that determines other tensors' shapes.
     fn axes(&self, tensor: Tensor, layer: Option<u64>) -> Result<(&'a str, [u64; 2]), WeightsError> {
         let missing = || WeightsError::Missing { tensor: tensor.full_name(layer), shape: Vec::new() };
         let (name, info) = self.get(tensor, layer).ok_or_else(missing)?;
@@ -160,18 +158,18 @@ impl<'a> Found<'a> {
 
     fn n_layer(&self) -> u64 {
         let layers = self.places.keys().filter_map(|place| match place {
-            Place::Parameter(_, layer) => *layer,
+            TensorPosition::Parameter(_, layer) => *layer,
             _ => None,
         });
         layers.max().map_or(1, |last| last.saturating_add(1))
     }
 
     fn has_bias(&self) -> bool {
-        self.places.keys().any(|place| matches!(place, Place::Parameter(tensor, _) if is_bias(*tensor)))
+        self.places.keys().any(|place| matches!(place, TensorPosition::Parameter(tensor, _) if is_bias(*tensor)))
     }
 }
 
-/// Whether a tensor of a checkpoint of ours is there for training to go on.
+/// Whether a tensor of a Headroom checkpoint is training state.
 fn is_training_state(name: &str) -> bool {
     let moment = |section: Section| name.strip_prefix(section.name()).is_some_and(|rest| rest.starts_with('.'));
     name == CHECKSUMS || moment(Section::ExpAvg) || moment(Section::ExpAvgSq)
@@ -180,24 +178,23 @@ fn is_training_state(name: &str) -> bool {
 impl Catalogue {
     /// Finds the model in a file.
     ///
-    /// # Errors
-    /// A tensor is missing, surplus, of the wrong shape or of a dtype that is not read; nobody says how many heads
-    /// there are; or what `hints` or the file's metadata say is something else.
+    /// A tensor is missing, unknown, of the wrong shape or of an unsupported element type; the number of heads is
+    /// unknown; or `hints` or the file's metadata disagree with the tensors.
     pub fn new(header: &Header, hints: &Hints) -> Result<Self, WeightsError> {
         let is_ours = header.metadata().contains_key(keys::HEADROOM);
-        let found = Found::new(header, is_ours)?;
+        let found = ModelTensors::new(header, is_ours)?;
         let model_args = model_args(header)?;
         let (config, heads_from) = config(&found, &model_args, hints)?;
         let naming = naming(&found, config.n_embd())?;
         let layout = Layout::new(&config)?;
         let mut parts = Vec::with_capacity(layout.entries().len() + 1);
         for entry in layout.entries() {
-            let conv1d = naming == Naming::HuggingFace && is_conv1d(entry.parameter.tensor);
+            let conv1d = naming == NamingScheme::HuggingFace && is_conv1d(entry.parameter.tensor);
             let mut shape: Vec<u64> = entry.shape.iter().map(|&axis| axis as u64).collect();
             if conv1d {
                 shape.reverse();
             }
-            let place = Place::Parameter(entry.parameter.tensor, entry.parameter.layer);
+            let place = TensorPosition::Parameter(entry.parameter.tensor, entry.parameter.layer);
             let Some((name, info)) = found.places.get(&place) else {
                 return Err(WeightsError::Missing { tensor: entry.name.clone(), shape });
             };
@@ -205,7 +202,7 @@ impl Catalogue {
             parts.push(part(name, info, &shape, entry.range.clone(), columns)?);
         }
         let embedding = layout.range(Tensor::Wte, None).unwrap_or(0..0);
-        if let Some((name, info)) = found.places.get(&Place::LmHead) {
+        if let Some((name, info)) = found.places.get(&TensorPosition::LmHead) {
             let part = part(name, info, &[config.vocab_size(), config.n_embd()], embedding, None)?;
             parts.push(Part { is_lm_head: true, ..part });
         }
@@ -213,8 +210,8 @@ impl Catalogue {
         check_said(&config, hints, &model_args)?;
         let origin = match naming {
             _ if is_ours => Origin::Headroom,
-            Naming::NanoGpt => Origin::NanoGpt,
-            Naming::HuggingFace => Origin::HuggingFace,
+            NamingScheme::NanoGpt => Origin::NanoGpt,
+            NamingScheme::HuggingFace => Origin::HuggingFace,
         };
         let mut notes = Vec::new();
         if heads_from == HeadsFrom::HeadSize64 {
@@ -223,7 +220,7 @@ impl Catalogue {
         if hints.is_gelu_approximate {
             notes.push(Note::GeluIsExact);
         }
-        if parts.iter().any(|part| part.stored != Stored::F32) {
+        if parts.iter().any(|part| part.stored != StoredDtype::F32) {
             notes.push(Note::Widened);
         }
         let tokenizer = json(header, keys::TOKENIZER).filter(|_| is_ours).transpose()?;
@@ -236,49 +233,49 @@ impl Catalogue {
         &self.config
     }
 
-    /// Where the weights go.
+    /// The parameter offsets.
     #[must_use]
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
 
-    /// Whose names and layouts the file has.
+    /// The naming scheme and layout of the file's tensors.
     #[must_use]
-    pub fn naming(&self) -> Naming {
+    pub fn naming(&self) -> NamingScheme {
         self.naming
     }
 
-    /// Who wrote it.
+    /// The program that wrote the file.
     #[must_use]
     pub fn origin(&self) -> Origin {
         self.origin
     }
 
-    /// Where the number of heads comes from.
+    /// The source of the number of heads.
     #[must_use]
     pub fn heads_from(&self) -> HeadsFrom {
         self.heads_from
     }
 
-    /// What a person should know.
+    /// The warnings to show the user.
     #[must_use]
     pub fn notes(&self) -> &[Note] {
         &self.notes
     }
 
-    /// The tokenizer, where the file says it.
+    /// The tokenizer, if the file contains it.
     #[must_use]
     pub fn tokenizer(&self) -> Option<&Tokenizer> {
         self.tokenizer.as_ref()
     }
 
-    /// What to read, each at most `max_bytes` or one element; in an order that [`Self::take`] relies on.
+    /// The ranges to read, each at most `max_bytes` or one element, in the order that [`Self::take`] expects.
     #[must_use]
-    pub fn reads(&self, max_bytes: usize) -> Vec<Read> {
+    pub fn reads(&self, max_bytes: usize) -> Vec<ByteRange> {
         self.reads_where(max_bytes, |_| true)
     }
 
-    fn reads_where(&self, max_bytes: usize, is_wanted: impl Fn(&Part) -> bool) -> Vec<Read> {
+    fn reads_where(&self, max_bytes: usize, is_wanted: impl Fn(&Part) -> bool) -> Vec<ByteRange> {
         let mut reads = Vec::new();
         for (part_idx, part) in self.parts.iter().enumerate().filter(|(_, part)| is_wanted(part)) {
             let element = part.stored.bytes();
@@ -286,39 +283,40 @@ impl Catalogue {
             for first in (0..part.target.len()).step_by(step) {
                 let n = step.min(part.target.len() - first);
                 let start = part.range.start + (first * element) as u64;
-                reads.push(Read { range: start..start + (n * element) as u64, part: part_idx, first });
+                reads.push(ByteRange { range: start..start + (n * element) as u64, part: part_idx, first });
             }
         }
         reads
     }
 
-    /// Puts what was read into the flat buffer, widened and turned as the layout has it.
+    /// Stores the bytes of a read in the flat buffer, converted to f32 and transposed if necessary.
     ///
     /// # Errors
-    /// A weight is no finite number, the output layer differs from the embedding, or the bytes are not those asked for.
+    /// A weight is not finite, the output layer differs from the embedding, or the number of bytes is wrong.
     ///
     /// # Panics
-    /// `params` is not as long as the layout, or `read` is another catalogue's.
-    pub fn take(&self, read: &Read, bytes: &[u8], params: &mut [f32]) -> Result<(), WeightsError> {
+    /// If the length of `params` differs from the layout's, or `read` belongs to another catalogue.
+    pub fn take(&self, read: &ByteRange, bytes: &[u8], params: &mut [f32]) -> Result<(), WeightsError> {
         assert_eq!(params.len(), self.layout.len(), "the buffer is the layout's");
         self.take_one(read, bytes, &mut params[self.parts[read.part].target.clone()])
     }
 
-    /// What to read for one parameter of the layout, as [`Self::reads`]; an output layer that the file has besides is read
-    /// with the embedding, to be compared.
+    /// The ranges to read for one parameter of the layout, as [`Self::reads`].
+    ///
+    /// A separate output layer in the file is read with the embedding, for comparison.
     #[must_use]
-    pub fn reads_of(&self, entry: &Entry, max_bytes: usize) -> Vec<Read> {
+    pub fn reads_of(&self, entry: &Entry, max_bytes: usize) -> Vec<ByteRange> {
         self.reads_where(max_bytes, |part| part.target == entry.range)
     }
 
-    /// Puts what was read into the buffer of its parameter alone, where nobody holds all of them at once.
+    /// Stores the bytes of a read in a buffer for one parameter only, for callers that do not hold all of them.
     ///
     /// # Errors
-    /// As [`Self::take`].
+    /// As for [`Self::take`].
     ///
     /// # Panics
-    /// `target` is not as long as the parameter, or `read` is another catalogue's.
-    pub fn take_one(&self, read: &Read, bytes: &[u8], target: &mut [f32]) -> Result<(), WeightsError> {
+    /// If the length of `target` differs from the parameter's, or `read` belongs to another catalogue.
+    pub fn take_one(&self, read: &ByteRange, bytes: &[u8], target: &mut [f32]) -> Result<(), WeightsError> {
         let part = &self.parts[read.part];
         assert_eq!(target.len(), part.target.len(), "the buffer is the parameter's");
         let expected = read.range.end - read.range.start;
@@ -329,7 +327,7 @@ impl Catalogue {
         if part.is_lm_head {
             return part.check_tied(target, read.first, bytes);
         }
-        let mut place = Turned::new(part.transposed_columns, target.len(), read.first);
+        let mut place = ElementOrder::new(part.transposed_columns, target.len(), read.first);
         for (element, value) in (read.first..).zip(part.stored.values(bytes)) {
             if !value.is_finite() {
                 return Err(WeightsError::NotFinite { tensor: shown(&part.name), index: element as u64, value });
@@ -340,18 +338,17 @@ impl Catalogue {
     }
 }
 
-/// Where elements go, one after the other: in order, or where the file has the matrix the other way round, down the
-/// columns.
-struct Turned {
+/// The order of elements in the flat buffer: sequential, or by columns if the file stores the matrix transposed.
+struct ElementOrder {
     columns: usize,
     rows: usize,
     row: usize,
     column: usize,
 }
 
-impl Turned {
+impl ElementOrder {
     fn new(transposed_columns: Option<usize>, len: usize, first: usize) -> Self {
-        // In order is one column that is as long as the tensor.
+        // Sequential order is one column of the tensor's length.
         let columns = transposed_columns.unwrap_or(1);
         let rows = len / columns;
         Self { columns, rows, row: first % rows.max(1), column: first / rows.max(1) }
@@ -388,14 +385,18 @@ fn part(
         let (expected, found) = (shape.to_vec(), shown_shape(&info.shape));
         return Err(WeightsError::Shape { tensor: shown(name), expected, found });
     }
-    let stored = Stored::named(&info.dtype)
+    let stored = StoredDtype::named(&info.dtype)
         .ok_or_else(|| WeightsError::Dtype { tensor: shown(name), found: shown(&info.dtype) })?;
     let range = info.range.clone();
     Ok(Part { name: name.to_owned(), stored, range, target, is_lm_head: false, transposed_columns })
 }
 
-/// The config that the shapes say.
-fn config(found: &Found<'_>, model_args: &ModelArgs, hints: &Hints) -> Result<(GptConfig, HeadsFrom), WeightsError> {
+/// The config implied by the tensors' shapes.
+fn config(
+    found: &ModelTensors<'_>,
+    model_args: &ModelArgs,
+    hints: &Hints,
+) -> Result<(GptConfig, HeadsFrom), WeightsError> {
     let (_, [vocab_size, n_embd]) = found.axes(Tensor::Wte, None)?;
     let (_, [block_size, _]) = found.axes(Tensor::Wpe, None)?;
     let (n_head, heads_from) = match (model_args.n_head, hints.n_head) {
@@ -416,29 +417,29 @@ fn config(found: &Found<'_>, model_args: &ModelArgs, hints: &Hints) -> Result<(G
     Ok((config, heads_from))
 }
 
-/// Which way round the first block's widest tensor lies, and so all of them.
-fn naming(found: &Found<'_>, c: u64) -> Result<Naming, WeightsError> {
+/// The naming scheme, from the orientation of the first block's widest matrix.
+fn naming(found: &ModelTensors<'_>, c: u64) -> Result<NamingScheme, WeightsError> {
     let (name, shape) = found.axes(Tensor::QkvW, Some(0))?;
     let wide = c.saturating_mul(3);
     if shape == [wide, c] {
-        Ok(Naming::NanoGpt)
+        Ok(NamingScheme::NanoGpt)
     } else if shape == [c, wide] {
-        Ok(Naming::HuggingFace)
+        Ok(NamingScheme::HuggingFace)
     } else {
         Err(WeightsError::Shape { tensor: shown(name), expected: vec![wide, c], found: shape.to_vec() })
     }
 }
 
-/// Buffers are not read: the program makes its own. Their shapes must be the model's all the same.
-fn check_buffers(found: &Found<'_>, config: &GptConfig) -> Result<(), WeightsError> {
+/// Buffers are not read, as the program computes its own, but their shapes must match the model.
+fn check_buffers(found: &ModelTensors<'_>, config: &GptConfig) -> Result<(), WeightsError> {
     let buffers: Vec<_> = found.places.iter().collect();
-    // What is told of two wrong ones does not depend on a hash map's order.
+    // Sorted, so that the reported one of several errors does not depend on the hash map's order.
     let buffers = sorted(&buffers, |(_, (a, _)), (_, (b, _))| a.cmp(b));
     for (place, (name, info)) in buffers {
         let expected = match place {
-            Place::Mask(_) => vec![1, 1, config.block_size(), config.block_size()],
-            Place::MaskedBias(_) => vec![],
-            Place::Parameter(..) | Place::LmHead => continue,
+            TensorPosition::Mask(_) => vec![1, 1, config.block_size(), config.block_size()],
+            TensorPosition::MaskedBias(_) => vec![],
+            TensorPosition::Parameter(..) | TensorPosition::LmHead => continue,
         };
         if info.shape != expected {
             return Err(WeightsError::Shape { tensor: shown(name), expected, found: shown_shape(&info.shape) });
@@ -447,7 +448,7 @@ fn check_buffers(found: &Found<'_>, config: &GptConfig) -> Result<(), WeightsErr
     Ok(())
 }
 
-/// What the file's own metadata and `config.json` say of the shapes.
+/// Compares the shapes with the file's metadata and `config.json`.
 fn check_said(config: &GptConfig, hints: &Hints, model_args: &ModelArgs) -> Result<(), WeightsError> {
     let found = |key: &str| match key {
         "n_layer" => config.n_layer(),
@@ -488,6 +489,6 @@ fn model_args(header: &Header) -> Result<ModelArgs, WeightsError> {
 
 fn json<T: serde::de::DeserializeOwned>(header: &Header, key: &'static str) -> Option<Result<T, WeightsError>> {
     let text = header.metadata().get(key)?;
-    let told = |error: serde_json::Error| WeightsError::Metadata { key, why: shown(&error.to_string()) };
-    Some(serde_json::from_str(text).map_err(told))
+    let metadata_error = |error: serde_json::Error| WeightsError::Metadata { key, why: shown(&error.to_string()) };
+    Some(serde_json::from_str(text).map_err(metadata_error))
 }

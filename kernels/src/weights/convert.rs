@@ -1,17 +1,17 @@
-//! Stored numbers as f32: exact, as f16 and bf16 are parts of it.
+//! Conversion of stored weights to f32, which is exact for f16 and bf16.
 
-use crate::cpu::pack::half_value;
+use crate::reference::pack::half_value;
 
-/// How a file stores a weight.
+/// The element type of a stored weight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stored {
+pub(super) enum StoredDtype {
     F32,
     F16,
     Bf16,
 }
 
-impl Stored {
-    /// By the format's name.
+impl StoredDtype {
+    /// The type of a name in the format; `None` if it is not supported.
     pub(super) fn named(dtype: &str) -> Option<Self> {
         match dtype {
             "F32" => Some(Self::F32),
@@ -21,7 +21,7 @@ impl Stored {
         }
     }
 
-    /// Bytes of an element.
+    /// Bytes per element.
     pub(super) const fn bytes(self) -> usize {
         match self {
             Self::F32 => 4,
@@ -29,7 +29,7 @@ impl Stored {
         }
     }
 
-    /// The elements, little-endian; bytes behind the last whole one are left out.
+    /// The elements, little-endian; an incomplete last element is ignored.
     pub(super) fn values(self, bytes: &[u8]) -> impl Iterator<Item = f32> {
         bytes.chunks_exact(self.bytes()).map(move |element| match (self, element) {
             (Self::F32, &[a, b, c, d]) => f32::from_le_bytes([a, b, c, d]),
@@ -63,9 +63,9 @@ mod tests {
 
     #[test]
     fn elements_are_little_endian() {
-        let all = |stored: Stored, bytes: &[u8]| stored.values(bytes).collect::<Vec<_>>();
-        assert_eq!(all(Stored::F32, &[0, 0, 0x80, 0x3F, 0, 0, 0, 0xC0]), [1.0, -2.0]);
-        assert_eq!(all(Stored::F16, &[0, 0x3C, 0, 0xC0]), [1.0, -2.0]);
-        assert_eq!(all(Stored::Bf16, &[0x80, 0x3F, 0, 0xC0, 9]), [1.0, -2.0]);
+        let all = |stored: StoredDtype, bytes: &[u8]| stored.values(bytes).collect::<Vec<_>>();
+        assert_eq!(all(StoredDtype::F32, &[0, 0, 0x80, 0x3F, 0, 0, 0, 0xC0]), [1.0, -2.0]);
+        assert_eq!(all(StoredDtype::F16, &[0, 0x3C, 0, 0xC0]), [1.0, -2.0]);
+        assert_eq!(all(StoredDtype::Bf16, &[0x80, 0x3F, 0, 0xC0, 9]), [1.0, -2.0]);
     }
 }

@@ -1,227 +1,225 @@
-//! What can be wrong with a file of weights, in words that name the tensor.
+//! Errors in weight files, with messages that name the tensor.
 
-use headroom_shared::{
-    gpt::GptConfigError,
-    text::{self, Key, Text, count},
-};
+use headroom_planner::gpt::GptConfigError;
+use headroom_text::{self as text, Key, Text, count};
 use thiserror::Error;
 
 use crate::layout::TooLarge;
 
-/// Why a file's weights were refused. Names and values from the file are shortened and escaped.
+/// An error in a file of weights. Names and values from the file are shortened and escaped.
 #[derive(Clone, Debug, PartialEq, Error)]
 #[error("{}", self.text())]
 pub enum WeightsError {
-    /// No header fits.
+    /// The file is too short for a header.
     TooShort {
-        /// The file's length.
+        /// The file's length in bytes.
         file_bytes: u64,
     },
-    /// Another format, by its first bytes.
+    /// The file has another format, recognised by its first bytes.
     OtherFormat {
-        /// What it is.
+        /// The format.
         what: Key,
     },
-    /// A header longer than any model's.
+    /// The header exceeds the limit.
     HeaderTooLong {
-        /// As the file says.
+        /// The header's length in bytes, according to the file.
         header_bytes: u64,
-        /// [`super::MAX_HEADER_BYTES`].
+        /// The limit, [`super::MAX_HEADER_BYTES`].
         max: u64,
     },
-    /// A header longer than its file.
+    /// The header exceeds the file.
     HeaderCut {
-        /// As the file says.
+        /// The header's length in bytes, according to the file.
         header_bytes: u64,
-        /// The file's length.
+        /// The file's length in bytes.
         file_bytes: u64,
     },
-    /// A header that is not what it should be.
+    /// The header is invalid.
     Header {
-        /// What the reader of JSON says.
+        /// The JSON parser's message.
         why: String,
     },
-    /// More tensors than any model has.
+    /// The file has too many tensors.
     TooManyTensors {
-        /// [`super::MAX_TENSORS`].
+        /// The limit, [`super::MAX_TENSORS`].
         max: usize,
     },
-    /// One name, or two that mean the same.
+    /// Two tensors have the same name, or different names for the same parameter.
     Duplicate {
-        /// The tensor.
+        /// The tensor's name.
         tensor: String,
-        /// The other's name, where it is not the same.
+        /// The other tensor's name, if different.
         other: Option<String>,
     },
-    /// The elements do not take the bytes they are said to lie in.
+    /// A tensor's size disagrees with its shape and element type.
     Size {
-        /// The tensor.
+        /// The tensor's name.
         tensor: String,
-        /// As the file has it.
+        /// The element type in the file.
         dtype: String,
-        /// As the file has it.
+        /// The shape in the file.
         shape: Vec<u64>,
-        /// By dtype and shape.
+        /// The size in bytes by element type and shape; `None` on overflow.
         needed: Option<u64>,
-        /// By its offsets.
+        /// The size in bytes by the offsets.
         found: u64,
     },
-    /// Offsets that run backwards.
+    /// A tensor's end offset is before its start.
     Backwards {
-        /// The tensor.
+        /// The tensor's name.
         tensor: String,
-        /// Its first byte.
+        /// The start offset.
         start: u64,
-        /// The one behind its last.
+        /// The end offset, exclusive.
         end: u64,
     },
-    /// A tensor that the file does not reach.
+    /// A tensor exceeds the file.
     Truncated {
-        /// The first of those.
+        /// The first such tensor's name.
         tensor: String,
-        /// Where it ends, in the file.
+        /// The tensor's end in the file, in bytes.
         end: u64,
-        /// The file's length.
+        /// The file's length in bytes.
         file_bytes: u64,
     },
-    /// Two tensors in one place.
+    /// Two tensors overlap.
     Overlap {
-        /// The later.
+        /// The later tensor's name.
         tensor: String,
-        /// The earlier.
+        /// The earlier tensor's name.
         other: String,
     },
-    /// Bytes of no tensor, which the format does not have.
+    /// Bytes between tensors or after the last, which the format does not allow.
     Gap {
-        /// The next tensor; none at the file's end.
+        /// The name of the next tensor; `None` at the end of the file.
         before: Option<String>,
-        /// How many.
+        /// The number of unused bytes.
         bytes: u64,
     },
-    /// Numbers that are not read.
+    /// An element type is not supported.
     Dtype {
-        /// The tensor.
+        /// The tensor's name.
         tensor: String,
-        /// As the file has it.
+        /// The element type in the file.
         found: String,
     },
-    /// None of a GPT-2's tensors.
+    /// The file has no tensor of a GPT-2 model.
     NotGpt2 {
-        /// How many there are.
+        /// The number of tensors in the file.
         n_tensors: usize,
-        /// The first by name, where there is one.
+        /// The first tensor's name, if any.
         first: Option<String>,
     },
-    /// A tensor that the others ask for.
+    /// A required tensor is missing.
     Missing {
-        /// The tensor.
+        /// The tensor's name.
         tensor: String,
-        /// The shape it should have, where that is known.
+        /// The expected shape; empty if unknown.
         shape: Vec<u64>,
     },
-    /// A tensor that no GPT-2 has.
+    /// A tensor is not part of GPT-2.
     Surplus {
-        /// The tensor.
+        /// The tensor's name.
         tensor: String,
-        /// As the file has it.
+        /// The shape in the file.
         shape: Vec<u64>,
     },
-    /// A tensor of another shape than the others ask for.
+    /// A tensor's shape disagrees with the others.
     Shape {
-        /// The tensor.
+        /// The tensor's name.
         tensor: String,
-        /// By the others.
+        /// The expected shape.
         expected: Vec<u64>,
-        /// As the file has it.
+        /// The shape in the file.
         found: Vec<u64>,
     },
-    /// The shapes make no model.
+    /// The shapes form no valid config.
     Config(#[from] GptConfigError),
-    /// How many heads there are is in no tensor.
+    /// The number of heads is unknown.
     UnknownHeads {
-        /// Channels.
+        /// The number of channels.
         n_embd: u64,
     },
-    /// A file beside the weights that says otherwise.
+    /// The `config.json` disagrees with the tensors.
     ConfigDisagrees {
-        /// The key.
+        /// The key in `config.json`.
         key: &'static str,
-        /// As the config says.
+        /// The value in `config.json`.
         said: u64,
-        /// As the tensors have it.
+        /// The value from the tensors' shapes.
         found: u64,
     },
-    /// A model that computes something else with the same tensors.
+    /// The model uses the same tensors for another computation.
     Unsupported {
-        /// The key.
+        /// The key in `config.json`.
         key: &'static str,
-        /// As the config says.
+        /// The value in `config.json`.
         value: String,
-        /// What is computed.
+        /// The supported value.
         known: &'static str,
     },
-    /// A `config.json` that is none.
+    /// The `config.json` is invalid.
     ConfigJson {
-        /// What the reader says.
+        /// The JSON parser's message.
         why: String,
     },
-    /// A `config.json` longer than any.
+    /// The `config.json` exceeds the limit.
     ConfigJsonTooLong {
-        /// Its length, or more than `max` where it was not read to its end.
+        /// Its length in bytes, or a value above `max` if it was not read to its end.
         bytes: u64,
-        /// [`super::MAX_CONFIG_JSON_BYTES`].
+        /// The limit, [`super::MAX_CONFIG_JSON_BYTES`].
         max: u64,
     },
-    /// What a file says of itself.
+    /// The file's metadata are invalid.
     Metadata {
         /// The key in `__metadata__`.
         key: &'static str,
-        /// What the reader says.
+        /// The parser's message.
         why: String,
     },
-    /// A file that says of itself what its tensors do not.
+    /// The file's metadata disagree with its tensors.
     MetadataDisagrees {
         /// The key in `__metadata__`.
         metadata: &'static str,
-        /// The key in that.
+        /// The key within that value.
         key: &'static str,
-        /// As the metadata say.
+        /// The value in the metadata.
         said: String,
-        /// As the tensors have it.
+        /// The value from the tensors' shapes.
         found: String,
     },
-    /// A weight that no training goes on from.
+    /// A weight is infinite or NaN.
     NotFinite {
-        /// The tensor.
+        /// The tensor's name.
         tensor: String,
-        /// In the file's order.
+        /// The weight's index in the file's order.
         index: u64,
-        /// NaN or an infinity.
+        /// The weight: NaN or an infinity.
         value: f32,
     },
-    /// A model whose output layer is not its embedding.
+    /// The output layer differs from the embedding.
     Untied {
-        /// The output layer.
+        /// The output layer's name.
         tensor: String,
-        /// The first that differs.
+        /// The index of the first different weight.
         index: u64,
     },
-    /// A read that brought other bytes than were asked for.
+    /// A read returned the wrong number of bytes.
     ShortRead {
-        /// The tensor.
+        /// The tensor's name.
         tensor: String,
-        /// As asked for.
+        /// The expected number of bytes.
         expected: u64,
-        /// As read.
+        /// The actual number of bytes.
         found: u64,
     },
-    /// The weights fit no address.
+    /// The weights exceed the address space.
     #[error(transparent)]
     TooLarge(#[from] TooLarge),
 }
 
 impl WeightsError {
-    /// What is wrong.
+    /// The error message.
     #[must_use]
     pub fn text(&self) -> Text {
         match self {
@@ -283,7 +281,7 @@ impl WeightsError {
         }
     }
 
-    /// What to try.
+    /// A hint for the user, if there is one.
     #[must_use]
     pub const fn hint(&self) -> Option<Key> {
         match self {
@@ -300,12 +298,12 @@ impl WeightsError {
     }
 }
 
-/// A shape as Python writes it.
+/// A shape, formatted as in Python.
 fn brackets(shape: &[u64]) -> String {
     format!("{shape:?}")
 }
 
-/// What is no finite number. The standard library would bring a page its table of floats for three words.
+/// The name of a value that is not finite. The standard library's formatting would add its float tables to the page.
 fn not_finite(value: f32) -> &'static str {
     match value {
         value if value.is_nan() => "NaN",
@@ -314,10 +312,10 @@ fn not_finite(value: f32) -> &'static str {
     }
 }
 
-/// The longest name or text from a file that is shown.
+/// The maximum number of characters shown of a name or text from a file.
 const SHOWN_CHARS: usize = 100;
 
-/// A name or text from a file for a message: escaped and not longer than a line.
+/// Formats a name or text from a file for a message: escaped and shortened to one line.
 pub(super) fn shown(text: &str) -> String {
     let mut shown: String = text.chars().take(SHOWN_CHARS).flat_map(char::escape_debug).collect();
     if text.chars().nth(SHOWN_CHARS).is_some() {
@@ -326,7 +324,7 @@ pub(super) fn shown(text: &str) -> String {
     shown
 }
 
-/// The first axes of a shape for a message.
+/// The first axes of a shape, for a message.
 pub(super) fn shown_shape(shape: &[u64]) -> Vec<u64> {
-    shape.iter().copied().take(super::header::MAX_AXES).collect()
+    shape.iter().copied().take(super::MAX_AXES).collect()
 }

@@ -1,47 +1,45 @@
-//! A safetensors file's header: which tensors there are, and where. It is checked against the file's length and within
-//! itself; which tensors a model needs is not known here.
+//! The header of a safetensors file: its tensors and their ranges.
+//!
+//! Checked for consistency and against the file's length, but not against a model.
 
 use std::{collections::BTreeMap, fmt, ops::Range};
 
-use headroom_shared::{
-    order::sorted,
-    text::{self, Key},
-};
+use headroom_text::{self as text, Key};
+use headroom_tokenizer::order::sorted;
 use serde::{
     Deserialize, Deserializer,
     de::{Error as _, MapAccess, Visitor},
 };
 
-use super::error::{WeightsError, shown, shown_shape};
+use super::{
+    MAX_AXES,
+    error::{WeightsError, shown, shown_shape},
+};
 
-/// Bytes before the header, which say its length.
+/// Bytes of the header's length, at the start of the file.
 pub const PREFIX_BYTES: usize = 8;
 
-/// The longest header that is read: a checkpoint of the deepest model takes a third of it, and the format itself allows
-/// 100 MB.
+/// The maximum length of a header. A checkpoint of the deepest model takes a third of it; the format allows 100 MB.
 pub const MAX_HEADER_BYTES: u64 = 16 << 20;
 
-/// The most tensors: a checkpoint of the deepest model has 37,000.
+/// The maximum number of tensors. A checkpoint of the deepest model has 37,000.
 pub const MAX_TENSORS: usize = 1 << 16;
 
-/// The most axes of a tensor.
-pub(super) const MAX_AXES: usize = 8;
-
-/// The header's entry that is no tensor.
+/// The header's entry for metadata.
 const METADATA: &str = "__metadata__";
 
-/// A tensor as a header has it.
+/// A tensor's entry in a header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TensorInfo {
-    /// The format's name of the element type.
+    /// The element type's name in the format.
     pub dtype: String,
-    /// Slowest axis first.
+    /// The shape, slowest axis first.
     pub shape: Vec<u64>,
-    /// Its bytes, counted from the file's start.
+    /// The byte range, from the file's start.
     pub range: Range<u64>,
 }
 
-/// A header whose tensors lie in the file one behind the other, each as long as its shape asks for.
+/// A header whose tensors are contiguous in the file and match their shapes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
     tensors: BTreeMap<String, TensorInfo>,
@@ -49,10 +47,10 @@ pub struct Header {
     file_bytes: u64,
 }
 
-/// Where the header lies, by the file's first [`PREFIX_BYTES`] bytes; fewer where the file has no more.
+/// The header's range, from the file's first [`PREFIX_BYTES`] bytes, or fewer if the file is shorter.
 ///
 /// # Errors
-/// The file is no safetensors file, or its header is too long or cut.
+/// The file is not a safetensors file, or its header is too long or truncated.
 pub fn header_range(prefix: &[u8], file_bytes: u64) -> Result<Range<u64>, WeightsError> {
     if let Some(what) = other_format(prefix) {
         return Err(WeightsError::OtherFormat { what });
@@ -71,7 +69,7 @@ pub fn header_range(prefix: &[u8], file_bytes: u64) -> Result<Range<u64>, Weight
     Ok(start..start + header_bytes)
 }
 
-/// What people take for a safetensors file. Each of these read as a length would be beyond any header's.
+/// The format of a file that is not safetensors. The first bytes of each, as a length, exceed any header's.
 fn other_format(prefix: &[u8]) -> Option<Key> {
     const FORMATS: [(&[u8], Key); 7] = [
         (b"PK\x03\x04", text::WEIGHTS_IS_CHECKPOINT),
@@ -86,13 +84,13 @@ fn other_format(prefix: &[u8]) -> Option<Key> {
 }
 
 impl Header {
-    /// Reads the header's text, which is what lies in [`header_range`] of a file of that length.
+    /// Parses the bytes in [`header_range`] of a file with `file_bytes` bytes.
     ///
     /// # Errors
-    /// It is no header, or not this file's.
+    /// The header is invalid, or does not match the file.
     pub fn parse(header: &[u8], file_bytes: u64) -> Result<Self, WeightsError> {
         let entries: Entries = serde_json::from_slice(header).map_err(|error| {
-            // The reader's message may quote the file.
+            // The parser's message may quote the file.
             WeightsError::Header { why: shown(&error.to_string()) }
         })?;
         if entries.tensors.len() > MAX_TENSORS {
@@ -111,7 +109,7 @@ impl Header {
         Ok(header)
     }
 
-    /// As the format has it: each tensor begins where the one before it ends, and the last ends with the file.
+    /// Checks that tensors are contiguous and the last ends at the end of the file, as the format requires.
     fn covers_the_data(&self, start: u64) -> Result<(), WeightsError> {
         let in_file: Vec<_> = self.tensors.iter().collect();
         let place = |info: &TensorInfo| (info.range.start, info.range.end);
@@ -132,26 +130,38 @@ impl Header {
         Ok(())
     }
 
-    /// The tensors by name.
+    /// A header for tensors whose ranges come from another format.
+    ///
+    /// Each range must be within the file and match the tensor's shape.
+    #[must_use]
+    pub fn of_tensors(
+        tensors: BTreeMap<String, TensorInfo>,
+        metadata: BTreeMap<String, String>,
+        file_bytes: u64,
+    ) -> Self {
+        Self { tensors, metadata, file_bytes }
+    }
+
+    /// The tensors, by name.
     #[must_use]
     pub fn tensors(&self) -> &BTreeMap<String, TensorInfo> {
         &self.tensors
     }
 
-    /// What the file says beside them.
+    /// The file's metadata.
     #[must_use]
     pub fn metadata(&self) -> &BTreeMap<String, String> {
         &self.metadata
     }
 
-    /// The file's length.
+    /// The file's length in bytes.
     #[must_use]
     pub fn file_bytes(&self) -> u64 {
         self.file_bytes
     }
 }
 
-/// A tensor's entry as it stands.
+/// A tensor's unchecked entry.
 #[derive(Deserialize)]
 struct Entry {
     dtype: String,
@@ -187,7 +197,7 @@ impl Entry {
     }
 }
 
-/// Bits of an element, for every type the format has; those that are no weights may still be buffers.
+/// Bits per element, for every type of the format. Types without support for weights may occur in buffers.
 fn element_bits(dtype: &str) -> Option<u128> {
     Some(match dtype {
         "F4" => 4,
@@ -200,7 +210,7 @@ fn element_bits(dtype: &str) -> Option<u128> {
     })
 }
 
-/// The header's entries in their order; a name may come twice.
+/// The header's entries in their order, possibly with duplicate names.
 struct Entries {
     tensors: Vec<(String, Entry)>,
     metadata: BTreeMap<String, String>,
@@ -220,14 +230,14 @@ impl<'de> Deserialize<'de> for Entries {
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Entries, A::Error> {
                 let mut entries = Entries { tensors: Vec::new(), metadata: BTreeMap::new() };
                 while let Some(name) = map.next_key::<String>()? {
-                    let told = |error: A::Error| A::Error::custom(format!("{}: {error}", shown(&name)));
+                    let entry_error = |error: A::Error| A::Error::custom(format!("{}: {error}", shown(&name)));
                     if name == METADATA {
-                        entries.metadata = map.next_value().map_err(told)?;
+                        entries.metadata = map.next_value().map_err(entry_error)?;
                     } else if entries.tensors.len() <= MAX_TENSORS {
-                        let entry = map.next_value().map_err(told)?;
+                        let entry = map.next_value().map_err(entry_error)?;
                         entries.tensors.push((name, entry));
                     } else {
-                        // Told by the caller, which has the words for it.
+                        // The caller reports the duplicate, as it has the message.
                         map.next_value::<serde::de::IgnoredAny>()?;
                     }
                 }

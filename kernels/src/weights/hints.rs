@@ -1,35 +1,35 @@
-//! What is known of a model from elsewhere than its tensors: a `config.json` of Hugging Face, or a person.
+//! Information about a model from outside its tensors: a Hugging Face `config.json`, or the user.
 
-use headroom_shared::decimal;
+use headroom_text::decimal;
 use serde_json::{Map, Value};
 
 use super::error::{WeightsError, shown};
 
-/// The longest `config.json` that is read; GPT-2's has 665 bytes.
+/// The maximum length of a `config.json` in bytes; GPT-2's has 665.
 pub const MAX_CONFIG_JSON_BYTES: u64 = 1 << 20;
 
-/// What to hold the tensors against. Empty where nothing else is known.
+/// Values to compare the tensors with. Empty if nothing else is known.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hints {
-    /// Heads, which no tensor's shape says.
+    /// The number of heads, which no tensor's shape contains.
     pub n_head: Option<u64>,
-    /// Keys of `config.json` that the shapes say too.
+    /// Keys of `config.json` that shapes imply as well, with their values.
     pub(super) same: Vec<(&'static str, u64)>,
-    /// Whether the model was trained with the approximation of GELU by tanh, as OpenAI's were.
+    /// Whether the model was trained with GELU's tanh approximation, as OpenAI's were.
     pub(super) is_gelu_approximate: bool,
 }
 
 impl Hints {
-    /// Heads that somebody gives.
+    /// Hints with the number of heads only.
     #[must_use]
     pub fn with_heads(n_head: u64) -> Self {
         Self { n_head: Some(n_head), ..Self::default() }
     }
 
-    /// Reads a `config.json` of Hugging Face.
+    /// Parses a Hugging Face `config.json`.
     ///
     /// # Errors
-    /// It is no JSON object, or the model is not one that this program computes.
+    /// The text is not a JSON object, or the model is not supported.
     pub fn from_config_json(text: &[u8]) -> Result<Self, WeightsError> {
         if text.len() as u64 > MAX_CONFIG_JSON_BYTES {
             let (bytes, max) = (text.len() as u64, MAX_CONFIG_JSON_BYTES);

@@ -1,36 +1,36 @@
-//! What a file says of itself beside its tensors: the keys of `__metadata__`, whose values are texts.
+//! A file's metadata: the keys of `__metadata__`, whose values are strings.
 
 use serde::{Deserialize, Serialize};
 
-/// Keys of a file of ours; also nanoGPT's names where people wrote them into their own.
+/// Keys of Headroom's files, and nanoGPT's names where users add them to their own files.
 pub mod keys {
-    /// In every file of ours: the version of what the other keys hold.
+    /// The version of the other keys' contents; in every Headroom file.
     pub const HEADROOM: &str = "headroom";
-    /// What the libraries of Hugging Face ask for.
+    /// The format key that Hugging Face's libraries require.
     pub const FORMAT: &str = "format";
-    /// nanoGPT's `model_args` as JSON: the model's shape, heads and dropout included.
+    /// nanoGPT's `model_args` as JSON: the model's config, including heads and dropout.
     pub const MODEL_ARGS: &str = "model_args";
-    /// Heads alone, as a number.
+    /// The number of heads alone.
     pub const N_HEAD: &str = "n_head";
     /// The tokenizer, as JSON of [`super::Tokenizer`].
     pub const TOKENIZER: &str = "tokenizer";
-    /// nanoGPT's configuration as JSON.
+    /// nanoGPT's configuration, as JSON.
     pub const CONFIG: &str = "config";
-    /// Where a training run stands, as JSON.
+    /// The state of a training run, as JSON.
     pub const STATE: &str = "state";
 }
 
-/// How a model's tokens are made of text.
+/// A model's tokenizer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Tokenizer {
-    /// GPT-2's, which every tool has.
+    /// GPT-2's byte-pair encoding.
     Gpt2,
-    /// A character each: the characters, by their tokens.
+    /// A token per character: the characters in the order of their token ids.
     Char(String),
 }
 
-/// nanoGPT's `model_args`; what is missing is in the tensors' shapes.
+/// nanoGPT's `model_args`; missing values come from the tensors' shapes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct ModelArgs {
     pub(super) n_layer: Option<u64>,

@@ -1,8 +1,9 @@
-//! Files of every kind that is read, made here and by the format's own library; and every way to be broken.
+//! Tests with files of every supported kind, written here and by the format's own library, and with every kind of
+//! damage.
 
 use std::{collections::BTreeMap, io::Cursor};
 
-use headroom_shared::gpt::{GptConfig, GptShape, tensors::Tensor};
+use headroom_planner::gpt::{GptConfig, GptShape, tensors::Tensor};
 use safetensors::{Dtype, SafeTensors, tensor::TensorView};
 
 use super::*;
@@ -20,9 +21,9 @@ fn model(bias: bool) -> (GptConfig, Vec<f32>) {
     (config, params)
 }
 
-fn file(config: &GptConfig, params: &[f32], naming: Naming) -> Vec<u8> {
+fn file(config: &GptConfig, params: &[f32], naming: NamingScheme) -> Vec<u8> {
     let mut file = Vec::new();
-    write_model(&mut file, config, params, naming, &BTreeMap::new()).expect("memory takes it");
+    write_model(&mut file, config, params, naming, &BTreeMap::new()).expect("writing to memory cannot fail");
     file
 }
 
@@ -33,7 +34,7 @@ fn loaded(file: &[u8]) -> Result<(Catalogue, Vec<f32>), WeightsError> {
     })
 }
 
-/// A tensor of a file in the making.
+/// A tensor of a file to write.
 #[derive(Clone)]
 struct Piece {
     name: String,
@@ -42,7 +43,7 @@ struct Piece {
     data: Vec<u8>,
 }
 
-/// The tensors of a file as the library reads them.
+/// The tensors of a file, read by the library.
 fn pieces(file: &[u8]) -> Vec<Piece> {
     let read = SafeTensors::deserialize(file).expect("the library reads it");
     let piece = |(name, view): (String, TensorView<'_>)| Piece {
@@ -54,7 +55,7 @@ fn pieces(file: &[u8]) -> Vec<Piece> {
     read.tensors().into_iter().map(piece).collect()
 }
 
-/// A file as the library writes it: in its own order.
+/// A file written by the library, in its own order.
 fn library_file(pieces: &[Piece], metadata: &[(&str, &str)]) -> Vec<u8> {
     let views = pieces.iter().map(|piece| {
         let view = TensorView::new(piece.dtype, piece.shape.clone(), &piece.data).expect("as long as its shape");
@@ -64,7 +65,7 @@ fn library_file(pieces: &[Piece], metadata: &[(&str, &str)]) -> Vec<u8> {
     safetensors::serialize(views, Some(metadata)).expect("the library writes it")
 }
 
-/// A file of that header and so many zeros.
+/// A file with a given header and zeros as data.
 fn raw(header: &str, data_bytes: usize) -> Vec<u8> {
     let mut file = (header.len() as u64).to_le_bytes().to_vec();
     file.extend(header.bytes());
@@ -79,16 +80,16 @@ fn check_error(file: &[u8], expected: &str) {
 }
 
 #[test]
-fn what_is_written_reads_back_under_either_naming() {
+fn written_weights_read_back_under_both_namings() {
     for bias in [true, false] {
         let (config, params) = model(bias);
-        let (catalogue, read) = loaded(&file(&config, &params, Naming::NanoGpt)).expect("a model");
-        assert_eq!((catalogue.config(), catalogue.naming()), (&config, Naming::NanoGpt));
+        let (catalogue, read) = loaded(&file(&config, &params, NamingScheme::NanoGpt)).expect("a model");
+        assert_eq!((catalogue.config(), catalogue.naming()), (&config, NamingScheme::NanoGpt));
         assert_eq!((catalogue.origin(), catalogue.heads_from()), (Origin::NanoGpt, HeadsFrom::Given));
         assert_eq!(read, params);
 
-        // Hugging Face's has biases: the missing ones are zero.
-        let (catalogue, read) = loaded(&file(&config, &params, Naming::HuggingFace)).expect("a model");
+        // A Hugging Face file always has biases; missing ones are zero.
+        let (catalogue, read) = loaded(&file(&config, &params, NamingScheme::HuggingFace)).expect("a model");
         assert_eq!((catalogue.origin(), catalogue.config().bias()), (Origin::HuggingFace, true));
         let old = Layout::new(&config).expect("small");
         for entry in catalogue.layout().entries() {
@@ -105,10 +106,10 @@ fn hugging_faces_linear_layers_lie_the_other_way_round() {
     let (config, params) = model(true);
     let layout = Layout::new(&config).expect("small");
     let qkv = &params[layout.range(Tensor::QkvW, Some(1)).expect("there")];
-    let all = pieces(&file(&config, &params, Naming::HuggingFace));
+    let all = pieces(&file(&config, &params, NamingScheme::HuggingFace));
     let piece = all.iter().find(|piece| piece.name == "transformer.h.1.attn.c_attn.weight").expect("there");
     assert_eq!(piece.shape, [8, 24]);
-    // Row 2, column 19 there is row 19, column 2 here.
+    // Row 2, column 19 in the file is row 19, column 2 here.
     let at = (2 * 24 + 19) * 4;
     assert_eq!(piece.data[at..at + 4], qkv[19 * 8 + 2].to_le_bytes());
 }
@@ -116,9 +117,11 @@ fn hugging_faces_linear_layers_lie_the_other_way_round() {
 #[test]
 fn the_librarys_files_are_read_whatever_their_names_begin_with() {
     let (config, params) = model(true);
-    for (naming, prefix) in
-        [(Naming::NanoGpt, "_orig_mod."), (Naming::NanoGpt, "module._orig_mod."), (Naming::HuggingFace, "")]
-    {
+    for (naming, prefix) in [
+        (NamingScheme::NanoGpt, "_orig_mod."),
+        (NamingScheme::NanoGpt, "module._orig_mod."),
+        (NamingScheme::HuggingFace, ""),
+    ] {
         let mut all = pieces(&file(&config, &params, naming));
         for piece in &mut all {
             let bare = piece.name.strip_prefix("transformer.").filter(|_| prefix.is_empty()).unwrap_or(&piece.name);
@@ -134,11 +137,11 @@ fn half_precision_is_widened() {
     let (config, mut params) = model(true);
     for (dtype, kept_bits) in [(Dtype::BF16, 0xFFFF_0000_u32), (Dtype::F16, 0xFFFF_E000)] {
         for param in &mut params {
-            // Within a half's range, and with no more digits than the type has.
+            // Limits values to half precision's range and digits.
             *param = f32::from_bits(param.clamp(-4.0, 4.0).to_bits() & kept_bits);
             *param = if param.abs() < 1e-3 { 0.5 } else { *param };
         }
-        let mut all = pieces(&file(&config, &params, Naming::HuggingFace));
+        let mut all = pieces(&file(&config, &params, NamingScheme::HuggingFace));
         for piece in &mut all {
             let values = piece.data.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]));
             piece.data = values.flat_map(|value| narrowed(value, dtype).to_le_bytes()).collect();
@@ -150,7 +153,7 @@ fn half_precision_is_widened() {
     }
 }
 
-/// Without rounding: the low bits are zero.
+/// Converts without rounding, as the low bits are zero.
 fn narrowed(value: f32, dtype: Dtype) -> u16 {
     let bits = value.to_bits();
     let narrow = match dtype {
@@ -163,7 +166,7 @@ fn narrowed(value: f32, dtype: Dtype) -> u16 {
 #[test]
 fn any_size_of_read_gives_the_same_weights() {
     let (config, params) = model(true);
-    let file = file(&config, &params, Naming::HuggingFace);
+    let file = file(&config, &params, NamingScheme::HuggingFace);
     let header = read_header(&mut Cursor::new(&file)).expect("a header");
     let catalogue = Catalogue::new(&header, &Hints::with_heads(2)).expect("a model");
     for max_bytes in [0, 1, 7, 64, 100, usize::MAX] {
@@ -181,7 +184,7 @@ fn any_size_of_read_gives_the_same_weights() {
     assert!(short.to_string().contains("60 bytes were read where 64 belong"), "{short}");
 }
 
-fn with_lm_head(naming: Naming, change: impl Fn(&mut Piece)) -> Vec<u8> {
+fn with_lm_head(naming: NamingScheme, change: impl Fn(&mut Piece)) -> Vec<u8> {
     let (config, params) = model(true);
     let mut all = pieces(&file(&config, &params, naming));
     let mut head = all.iter().find(|piece| piece.name.ends_with("wte.weight")).expect("there").clone();
@@ -193,12 +196,12 @@ fn with_lm_head(naming: Naming, change: impl Fn(&mut Piece)) -> Vec<u8> {
 
 #[test]
 fn a_tied_output_layer_is_accepted_and_another_is_not() {
-    loaded(&with_lm_head(Naming::NanoGpt, |_| {})).expect("a model");
+    loaded(&with_lm_head(NamingScheme::NanoGpt, |_| {})).expect("a model");
     check_error(
-        &with_lm_head(Naming::HuggingFace, |head| head.data[4 * 13] ^= 1),
+        &with_lm_head(NamingScheme::HuggingFace, |head| head.data[4 * 13] ^= 1),
         "lm_head.weight differs from the embedding at element 13",
     );
-    let cut = with_lm_head(Naming::NanoGpt, |head| {
+    let cut = with_lm_head(NamingScheme::NanoGpt, |head| {
         head.shape[0] = 10;
         head.data.truncate(10 * 8 * 4);
     });
@@ -208,8 +211,8 @@ fn a_tied_output_layer_is_accepted_and_another_is_not() {
 #[test]
 fn masks_are_accepted_and_not_read() {
     let (config, params) = model(true);
-    let mut all = pieces(&file(&config, &params, Naming::HuggingFace));
-    // OpenAI's own files have one a block.
+    let mut all = pieces(&file(&config, &params, NamingScheme::HuggingFace));
+    // OpenAI's own files have one mask per block.
     let mask = |layer: usize, shape: &[usize]| Piece {
         name: format!("h.{layer}.attn.bias"),
         dtype: Dtype::U8,
@@ -229,10 +232,10 @@ fn masks_are_accepted_and_not_read() {
     check_error(&library_file(&all, &[]), "h.0.attn.bias is [1, 1, 4, 5], and by the others it should be [1, 1, 5, 5]");
 }
 
-/// The library's file of a model's tensors after a change.
+/// A file of a model's tensors after a change, written by the library.
 fn changed(change: impl Fn(&mut Vec<Piece>)) -> Vec<u8> {
     let (config, params) = model(true);
-    let mut all = pieces(&file(&config, &params, Naming::NanoGpt));
+    let mut all = pieces(&file(&config, &params, NamingScheme::NanoGpt));
     change(&mut all);
     library_file(&all, &[])
 }
@@ -289,16 +292,16 @@ fn a_weight_that_is_no_number_is_named() {
 }
 
 #[test]
-fn a_cut_file_is_told_at_every_length() {
+fn a_cut_file_is_reported_at_every_length() {
     let (config, params) = model(true);
-    let file = file(&config, &params, Naming::NanoGpt);
+    let file = file(&config, &params, NamingScheme::NanoGpt);
     for len in 0..file.len() {
         let error = loaded(&file[..len]).expect_err("cut");
-        let told = matches!(
+        let is_expected = matches!(
             error,
             WeightsError::TooShort { .. } | WeightsError::HeaderCut { .. } | WeightsError::Truncated { .. }
         );
-        assert!(told && error.hint().is_some(), "{len}: {error}");
+        assert!(is_expected && error.hint().is_some(), "{len}: {error}");
     }
     check_error(&file[..file.len() - 1], "transformer.ln_f.bias ends at byte");
     let longer = [&file[..], &[0]].concat();
@@ -355,7 +358,7 @@ fn hostile_headers_are_refused() {
 fn a_header_beyond_every_bound_is_refused_unread() {
     check_error(
         &u64::MAX.to_le_bytes(),
-        "its header has 18,446,744,073,709,551,615 bytes, and 16,777,216 are the most",
+        "its first bytes announce a header of 18,446,744,073,709,551,615 bytes, and the limit is 16,777,216",
     );
     let many: Vec<_> =
         (0..=MAX_TENSORS).map(|i| format!(r#""{i}":{{"dtype":"U8","shape":[0],"data_offsets":[0,0]}}"#)).collect();
@@ -363,7 +366,7 @@ fn a_header_beyond_every_bound_is_refused_unread() {
 }
 
 #[test]
-fn other_formats_are_told_by_name() {
+fn other_formats_are_reported_by_name() {
     for (start, name) in
         [(&b"PK\x03\x04...."[..], "PyTorch"), (b"version https://git-lfs", "Git LFS"), (b"<!DOCTYPE html>", "web page")]
     {
@@ -377,7 +380,7 @@ fn heads_come_from_the_file_the_config_or_gpt2() {
     let heads = |n_embd: u64, metadata: &[(&str, &str)], hints: &Hints| {
         let config = GptConfig::new(GptShape { n_embd, n_layer: 1, n_head: 1, ..SHAPE }).expect("valid");
         let params = vec![0.0; Layout::new(&config).expect("small").len()];
-        let all = pieces(&file(&config, &params, Naming::NanoGpt));
+        let all = pieces(&file(&config, &params, NamingScheme::NanoGpt));
         let read = load(&mut Cursor::new(library_file(&all, metadata)), hints);
         read.map(|(catalogue, _)| (catalogue.config().n_head(), catalogue.heads_from()))
             .map_err(|error| error.to_string())
@@ -388,7 +391,7 @@ fn heads_come_from_the_file_the_config_or_gpt2() {
     assert_eq!(heads(128, &[("n_head", "8")], &four), Ok((8, HeadsFrom::File)));
     assert_eq!(heads(128, &[("model_args", r#"{"n_head":16,"bias":true}"#)], &four), Ok((16, HeadsFrom::File)));
     assert!(heads(8, &[], &none).expect_err("no 64").contains("8 channels make no heads of 64"));
-    assert!(heads(8, &[("n_head", "3")], &none).expect_err("3").contains("n_head 3 does not divide"));
+    assert!(heads(8, &[("n_head", "3")], &none).expect_err("3").contains("must be divisible by n_head (3)"));
     assert!(heads(8, &[("n_head", "many")], &none).expect_err("no number").contains("n_head cannot be read"));
     let args = [("model_args", r#"{"n_head":2,"vocab_size":12}"#)];
     assert!(heads(8, &args, &none).expect_err("12").contains("vocab_size is 12 there, and 11 by"));
@@ -397,7 +400,7 @@ fn heads_come_from_the_file_the_config_or_gpt2() {
 #[test]
 fn config_json_is_held_against_the_shapes() {
     let (config, params) = model(true);
-    let file = file(&config, &params, Naming::HuggingFace);
+    let file = file(&config, &params, NamingScheme::HuggingFace);
     let read = |json: &str| {
         let hints = Hints::from_config_json(json.as_bytes())?;
         let header = read_header(&mut Cursor::new(&file)).expect("a header");
@@ -422,9 +425,9 @@ fn config_json_is_held_against_the_shapes() {
 }
 
 #[test]
-fn what_is_ours_says_its_tokenizer() {
+fn own_model_file_names_its_tokenizer() {
     let (config, params) = model(false);
-    let all = pieces(&file(&config, &params, Naming::NanoGpt));
+    let all = pieces(&file(&config, &params, NamingScheme::NanoGpt));
     let metadata = [("headroom", "1"), ("n_head", "2"), ("tokenizer", r#"{"char":"\n abc"}"#)];
     let (catalogue, _) = loaded(&library_file(&all, &metadata)).expect("a model");
     assert_eq!(catalogue.origin(), Origin::Headroom);

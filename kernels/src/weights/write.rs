@@ -1,11 +1,11 @@
-//! Files of weights written: a header, then slices as they are, with no second copy of them in memory.
+//! Writing weight files: a header, then the slices, without a second copy in memory.
 
 use std::{
     collections::BTreeMap,
     io::{self, Write},
 };
 
-use headroom_shared::gpt::{
+use headroom_planner::gpt::{
     GptConfig, GptShape,
     tensors::{Dims, parameters},
 };
@@ -14,38 +14,38 @@ use serde_json::{Map, Value, json};
 use super::{
     header::PREFIX_BYTES,
     metadata::keys,
-    names::{Naming, is_conv1d},
+    names::{NamingScheme, is_conv1d},
 };
 use crate::{
-    cpu::pack::half_bits,
     layout::{Layout, TooLarge},
+    reference::pack::half_bits,
 };
 
-/// The largest number of half precision.
+/// The largest half-precision number.
 pub const HALF_MAX: f32 = 65504.0;
 
-/// How a model's file is written.
+/// The format of a model's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Form {
-    /// Whose names and layouts it has.
-    pub naming: Naming,
-    /// Weights in half precision, rounded to the nearest; those beyond [`HALF_MAX`] become infinite.
+pub struct FileFormat {
+    /// The naming scheme and layout.
+    pub naming: NamingScheme,
+    /// Whether weights are stored in half precision, rounded to nearest; those beyond [`HALF_MAX`] become infinite.
     pub half: bool,
 }
 
-impl From<Naming> for Form {
-    fn from(naming: Naming) -> Self {
+impl From<NamingScheme> for FileFormat {
+    fn from(naming: NamingScheme) -> Self {
         Self { naming, half: false }
     }
 }
 
-/// Elements that are turned into bytes at once: 64 KiB of them.
+/// Elements converted to bytes at once: 64 KiB.
 const CHUNK_ELEMENTS: usize = 16 << 10;
 
-/// Tensors start at a multiple of this, so that a file that is mapped can be used as it is.
+/// The alignment of tensors in bytes, so that a memory-mapped file can be used directly.
 const ALIGNMENT: usize = 8;
 
-/// A header in the making: tensors in the order in which their bytes follow.
+/// A header under construction, with tensors in the order of their data.
 #[derive(Clone, Debug)]
 pub struct HeaderWriter {
     entries: Map<String, Value>,
@@ -53,7 +53,7 @@ pub struct HeaderWriter {
 }
 
 impl HeaderWriter {
-    /// A header with what the file says beside its tensors.
+    /// A header with metadata and no tensors.
     #[must_use]
     pub fn new(metadata: &BTreeMap<String, String>) -> Self {
         let mut entries = Map::new();
@@ -61,17 +61,17 @@ impl HeaderWriter {
         Self { entries, end: 0 }
     }
 
-    /// Adds a tensor of f32.
+    /// Adds an f32 tensor.
     pub fn f32(&mut self, name: &str, shape: &[u64]) {
         self.add(name, "F32", shape, 4);
     }
 
-    /// Adds a tensor of half precision.
+    /// Adds a half-precision tensor.
     pub fn f16(&mut self, name: &str, shape: &[u64]) {
         self.add(name, "F16", shape, 2);
     }
 
-    /// Adds bytes.
+    /// Adds a tensor of bytes.
     pub fn bytes(&mut self, name: &str, len: u64) {
         self.add(name, "U8", &[len], 1);
     }
@@ -83,13 +83,13 @@ impl HeaderWriter {
             .insert(name.to_owned(), json!({ "dtype": dtype, "shape": shape, "data_offsets": [start, self.end] }));
     }
 
-    /// Bytes of all tensors so far.
+    /// Bytes of all tensors added so far.
     #[must_use]
     pub fn data_bytes(&self) -> u64 {
         self.end
     }
 
-    /// What a file begins with: the header's length and the header, filled up with blanks as the format has it.
+    /// The start of the file: the header's length and the header, padded with spaces as the format requires.
     #[must_use]
     pub fn finish(self) -> Vec<u8> {
         let mut text = Value::Object(self.entries).to_string();
@@ -101,10 +101,10 @@ impl HeaderWriter {
     }
 }
 
-/// Writes numbers as a file has them.
+/// Writes numbers as little-endian f32.
 ///
 /// # Errors
-/// `out` does not take them.
+/// Writing to `out` failed.
 pub fn write_f32(out: &mut impl Write, values: &[f32]) -> io::Result<()> {
     let mut bytes = vec![0; values.len().min(CHUNK_ELEMENTS) * 4];
     for chunk in values.chunks(CHUNK_ELEMENTS) {
@@ -115,7 +115,7 @@ pub fn write_f32(out: &mut impl Write, values: &[f32]) -> io::Result<()> {
     Ok(())
 }
 
-/// The same rounded to half precision.
+/// Writes numbers as little-endian half precision, rounded to nearest.
 fn write_f16(out: &mut impl Write, values: &[f32]) -> io::Result<()> {
     for chunk in values.chunks(CHUNK_ELEMENTS) {
         let bytes: Vec<u8> = chunk.iter().flat_map(|&value| half_bits(value).to_le_bytes()).collect();
@@ -128,57 +128,57 @@ fn write_values(out: &mut impl Write, values: &[f32], half: bool) -> io::Result<
     if half { write_f16(out, values) } else { write_f32(out, values) }
 }
 
-/// Apart from what depends on the writer, so that it is compiled here and as fast as the rest of this crate.
+/// Not generic over the writer, so that it is compiled in this crate, with its optimisation.
 fn to_bytes(values: &[f32], bytes: &mut [u8]) {
     for (bytes, value) in bytes.chunks_exact_mut(4).zip(values) {
         bytes.copy_from_slice(&value.to_le_bytes());
     }
 }
 
-/// A tensor of a model's file, and where in the layout its elements are; none for a bias that the model does without.
-struct Written {
+/// A tensor of a model's file, and its range in the layout; `None` for a bias that the model lacks.
+struct FileTensor {
     name: String,
-    /// As the file has it.
+    /// The shape in the file.
     shape: Vec<u64>,
     source: Option<std::ops::Range<usize>>,
     is_turned: bool,
 }
 
-fn tensors(config: &GptConfig, layout: &Layout, naming: Naming) -> Result<Vec<Written>, TooLarge> {
-    // Hugging Face's model always has biases: those of a model without are zero.
+fn tensors(config: &GptConfig, layout: &Layout, naming: NamingScheme) -> Result<Vec<FileTensor>, TooLarge> {
+    // Hugging Face models always have biases; missing ones are zero.
     let written = match naming {
-        Naming::NanoGpt => *config,
-        Naming::HuggingFace => GptConfig::new(GptShape { bias: true, ..config.shape() }).map_err(|_| TooLarge)?,
+        NamingScheme::NanoGpt => *config,
+        NamingScheme::HuggingFace => GptConfig::new(GptShape { bias: true, ..config.shape() }).map_err(|_| TooLarge)?,
     };
-    let dims = Dims::without_card(&written, 1);
+    let dims = Dims::without_gpu(&written, 1);
     let places: BTreeMap<_, _> = layout.entries().iter().map(|entry| (entry.name.as_str(), &entry.range)).collect();
     let written = parameters(&written).into_iter().map(|parameter| {
         let name = parameter.tensor.full_name(parameter.layer);
         let mut shape = parameter.tensor.shape(&dims).as_slice().to_vec();
-        let is_turned = naming == Naming::HuggingFace && is_conv1d(parameter.tensor);
+        let is_turned = naming == NamingScheme::HuggingFace && is_conv1d(parameter.tensor);
         if is_turned {
             shape.reverse();
         }
         let source = places.get(name.as_str()).map(|range| (*range).clone());
-        Written { name, shape, source, is_turned }
+        FileTensor { name, shape, source, is_turned }
     });
     Ok(written.collect())
 }
 
-/// What a model's file begins with.
+/// The start of a model's file: the header and its length.
 ///
 /// # Errors
-/// The model fits no address.
+/// The model exceeds the address space.
 pub fn model_header(
     config: &GptConfig,
-    form: impl Into<Form>,
+    form: impl Into<FileFormat>,
     metadata: &BTreeMap<String, String>,
 ) -> Result<Vec<u8>, TooLarge> {
     let form = form.into();
     Ok(header_of(&tensors(config, &Layout::new(config)?, form.naming)?, form.half, metadata).finish())
 }
 
-fn header_of(tensors: &[Written], half: bool, metadata: &BTreeMap<String, String>) -> HeaderWriter {
+fn header_of(tensors: &[FileTensor], half: bool, metadata: &BTreeMap<String, String>) -> HeaderWriter {
     let mut metadata = metadata.clone();
     metadata.insert(keys::FORMAT.to_owned(), "pt".to_owned());
     let mut header = HeaderWriter::new(&metadata);
@@ -191,22 +191,23 @@ fn header_of(tensors: &[Written], half: bool, metadata: &BTreeMap<String, String
     header
 }
 
-/// Writes a model's weights, flat as [`Layout`] has them, as a file that nanoGPT's or Hugging Face's code loads. The
-/// output layer is the embedding and is written once.
+/// Writes a model's weights, flat in [`Layout`]'s order, as a file for nanoGPT's or Hugging Face's code.
+///
+/// The output layer equals the embedding and is written once.
 ///
 /// # Errors
-/// `out` does not take them, or the model fits no address.
+/// Writing to `out` failed, or the model exceeds the address space.
 ///
 /// # Panics
-/// `params` is not as long as the config's layout.
+/// If the length of `params` differs from the config's layout.
 pub fn write_model(
     out: &mut impl Write,
     config: &GptConfig,
     params: &[f32],
-    form: impl Into<Form>,
+    form: impl Into<FileFormat>,
     metadata: &BTreeMap<String, String>,
 ) -> io::Result<()> {
-    let Form { naming, half } = form.into();
+    let FileFormat { naming, half } = form.into();
     let layout = Layout::new(config).map_err(io::Error::other)?;
     assert_eq!(params.len(), layout.len(), "the weights are the config's");
     let tensors = tensors(config, &layout, naming).map_err(io::Error::other)?;
@@ -221,7 +222,7 @@ pub fn write_model(
     Ok(())
 }
 
-/// Writes a matrix the other way round; `shape` is the file's.
+/// Writes the transpose of a matrix; `shape` is the file's.
 fn write_turned(out: &mut impl Write, values: &[f32], shape: &[u64], half: bool) -> io::Result<()> {
     let columns = usize::try_from(shape[0]).map_err(io::Error::other)?;
     let mut row = Vec::with_capacity(values.len() / columns);

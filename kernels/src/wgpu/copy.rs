@@ -1,16 +1,17 @@
-//! How fast a device copies: what engines are held against that read every weight for every token.
+//! Copy bandwidth of a device: the upper bound for engines that read every weight per token.
 
 use std::time::Instant;
 
 use super::{Gpu, GpuError};
 
-/// Bytes of each buffer.
+/// Size of each buffer in bytes.
 const SIZE: u64 = 64 << 20;
 
-/// Bytes that a copy between two buffers reads and writes in a second; the best of some.
+/// Measures the bandwidth of a copy between two buffers in bytes per second, reads and writes added; the best of 8
+/// runs.
 ///
 /// # Errors
-/// The device has no room for the buffers, or fails.
+/// The device is out of memory for the buffers, or fails.
 pub fn copy_bytes_per_second(gpu: &Gpu) -> Result<f64, GpuError> {
     let usage = wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST;
     let buffer = || {

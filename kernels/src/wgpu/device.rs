@@ -1,31 +1,31 @@
-//! The adapter and its device, asked for what every WebGPU device has and no more.
+//! WebGPU adapter and device, opened with the default limits.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use headroom_shared::text;
+use headroom_text as text;
 
 use super::GpuError;
 
-/// What kind of adapter is asked for.
+/// Requirements on the adapter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Request {
-    /// A software adapter, though there may be a GPU.
+    /// Whether to use a software adapter even if there is a GPU.
     pub software: bool,
-    /// Weights in half precision are read through packed words though the device may know f16.
+    /// Whether to read half-precision weights through packed words even if the device supports f16.
     pub without_f16: bool,
-    /// Work is shared among invocations as on hardware, though the adapter may compute on the CPU: for tests.
+    /// Whether to distribute work as on a GPU even if the adapter computes on the CPU; for tests.
     pub as_hardware: bool,
 }
 
-/// What the device said unasked.
+/// Errors that the device reported asynchronously.
 #[derive(Debug, Default)]
-struct Complaints {
+struct DeviceErrors {
     lost: Option<String>,
     refused: Option<String>,
     out_of_memory: bool,
 }
 
-/// A device that computes. Clones are the same device.
+/// An open device. Clones refer to the same device.
 #[derive(Clone, Debug)]
 pub struct Gpu {
     pub(super) device: wgpu::Device,
@@ -34,11 +34,11 @@ pub struct Gpu {
     software: bool,
     as_hardware: bool,
     f16: bool,
-    complaints: Arc<Mutex<Complaints>>,
+    complaints: Arc<Mutex<DeviceErrors>>,
 }
 
 impl Gpu {
-    /// Finds an adapter and opens it with WebGPU's default limits, and f16 where it has that.
+    /// Finds an adapter and opens it with WebGPU's default limits, and with f16 if supported.
     ///
     /// # Errors
     /// [`GpuError::NoAdapter`], [`GpuError::LimitTooSmall`], [`GpuError::DeviceRefused`].
@@ -70,7 +70,7 @@ impl Gpu {
         Ok(Self { device, queue, name: info.name, software, as_hardware: request.as_hardware, f16, complaints })
     }
 
-    /// The adapter's name; empty where the browser does not tell it.
+    /// Name of the adapter; empty if the browser hides it.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -82,35 +82,35 @@ impl Gpu {
         self.software
     }
 
-    /// Whether work is shared as suits a CPU's vectors.
+    /// Whether to distribute work for a CPU's vectors.
     pub(super) const fn wants_long_rows(&self) -> bool {
         self.software && !self.as_hardware
     }
 
-    /// Whether shaders know f16.
+    /// Whether the shaders can use f16.
     #[must_use]
     pub const fn has_f16(&self) -> bool {
         self.f16
     }
 
-    /// The device itself, for tests and benchmarks of single kernels.
+    /// The wgpu device, for tests and benchmarks of single kernels.
     #[must_use]
     pub const fn device(&self) -> &wgpu::Device {
         &self.device
     }
 
-    /// Its queue, for the same.
+    /// The wgpu queue, for tests and benchmarks of single kernels.
     #[must_use]
     pub const fn queue(&self) -> &wgpu::Queue {
         &self.queue
     }
 
-    /// The most bytes of one binding.
+    /// Maximum size of a binding in bytes.
     pub(super) fn binding_bytes_max(&self) -> u64 {
         self.device.limits().max_storage_buffer_binding_size
     }
 
-    /// What the device said since it was last asked; once lost it stays lost.
+    /// Returns the errors reported since the last call; a loss is permanent.
     pub(super) fn check(&self) -> Result<(), GpuError> {
         let mut complaints = self.complaints.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(reason) = &complaints.lost {
@@ -122,16 +122,16 @@ impl Gpu {
         complaints.refused.take().map_or(Ok(()), |reason| Err(GpuError::Refused { reason }))
     }
 
-    /// Has the loss of the device told when it happens, also where nothing computes that would find it out.
+    /// Sets a callback for the loss of the device, which also detects a loss while nothing is computed.
     pub fn on_lost(&self, tell: impl Fn(&GpuError) + Send + 'static) {
         hear_loss(&self.device, Arc::clone(&self.complaints), tell);
     }
 
-    /// Ends the device; everything on it is lost.
+    /// Destroys the device; everything on it is lost.
     pub fn destroy(&self) {
         self.device.destroy();
         let mut complaints = self.complaints.lock().unwrap_or_else(PoisonError::into_inner);
-        // In the word that WebGPU has for it, which is quoted like any other.
+        // WebGPU's name of the reason, displayed like any other reason.
         complaints.lost.get_or_insert_with(|| format!("{:?}", wgpu::DeviceLostReason::Destroyed));
     }
 }
@@ -145,8 +145,8 @@ fn check_limits(needed: &wgpu::Limits, available: &wgpu::Limits) -> Result<(), G
     result
 }
 
-fn hear_loss(device: &wgpu::Device, complaints: Arc<Mutex<Complaints>>, tell: impl Fn(&GpuError) + Send + 'static) {
-    // The one that is set last is called; in browsers all are.
+fn hear_loss(device: &wgpu::Device, complaints: Arc<Mutex<DeviceErrors>>, tell: impl Fn(&GpuError) + Send + 'static) {
+    // A later callback replaces an earlier one; in browsers all are called.
     device.set_device_lost_callback(move |reason, message| {
         let mut complaints = complaints.lock().unwrap_or_else(PoisonError::into_inner);
         let reason = complaints.lost.get_or_insert_with(|| format!("{reason:?}: {message}")).clone();
@@ -155,9 +155,9 @@ fn hear_loss(device: &wgpu::Device, complaints: Arc<Mutex<Complaints>>, tell: im
     });
 }
 
-/// What the device says unasked is kept until someone asks, instead of ending the program.
-fn listen(device: &wgpu::Device) -> Arc<Mutex<Complaints>> {
-    let complaints = Arc::new(Mutex::new(Complaints::default()));
+/// Stores asynchronous errors until [`Gpu::check`], instead of ending the program.
+fn listen(device: &wgpu::Device) -> Arc<Mutex<DeviceErrors>> {
+    let complaints = Arc::new(Mutex::new(DeviceErrors::default()));
     hear_loss(device, Arc::clone(&complaints), |_| {});
     let of_errors = Arc::clone(&complaints);
     device.on_uncaptured_error(Arc::new(move |error: wgpu::Error| {
@@ -177,14 +177,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_loss_is_told_where_nothing_computes() {
+    fn a_loss_is_reported_where_nothing_computes() {
         let gpu = crate::wgpu::block_on(Gpu::request(Request::default())).expect("a software driver at least");
-        let (told, hears) = std::sync::mpsc::channel();
-        gpu.on_lost(move |error| drop(told.send(error.clone())));
+        let (sender, receiver) = std::sync::mpsc::channel();
+        gpu.on_lost(move |error| drop(sender.send(error.clone())));
         gpu.device.destroy();
         let poll = gpu.device.poll(wgpu::PollType::Poll);
         drop(poll);
-        let error = hears.recv_timeout(std::time::Duration::from_secs(10)).expect("it is told");
+        let error = receiver.recv_timeout(std::time::Duration::from_secs(10)).expect("it is reported");
         assert!(matches!(error, GpuError::DeviceLost { .. }), "{error}");
         assert_eq!(gpu.check(), Err(error));
     }

@@ -1,106 +1,104 @@
-//! What can go wrong, in words for the person in front of it.
+//! Errors of the WebGPU engine, with messages for the user.
 
-use headroom_shared::{
-    gpt::tensors::TensorTooLarge,
-    text::{self, Key, Part, Text},
-};
+use headroom_planner::gpt::tensors::TensorTooLarge;
+use headroom_text::{self as text, Key, Part, Text};
 use thiserror::Error;
 
 use crate::layout::TooLarge;
 
-/// Why the engine cannot start or go on.
+/// Why the engine cannot start or continue.
 #[derive(Clone, Debug, PartialEq, Error)]
 #[error("{}", self.text())]
 pub enum GpuError {
-    /// There is no WebGPU here, or nothing that it runs on.
+    /// WebGPU is unavailable, or it has no adapter.
     NoAdapter {
-        /// What was looked for, and what was found.
+        /// The requested and the available adapters.
         reason: String,
     },
-    /// An adapter is there and gives no device.
+    /// An adapter exists, but opening its device failed.
     DeviceRefused {
-        /// Its name; empty where the browser does not tell it.
+        /// Name of the adapter; empty if the browser hides it.
         adapter: String,
-        /// What it said.
+        /// The adapter's message.
         reason: String,
     },
-    /// The adapter has less than every WebGPU device, or a tensor needs more than that.
+    /// A limit of the adapter is below WebGPU's default, or below the needs of a head or tensor.
     LimitTooSmall {
-        /// What needs it: the engine, a head, or a tensor.
+        /// What exceeds the limit: the engine, a head, or a tensor.
         what: Text,
-        /// The limit, in WebGPU's word.
+        /// Name of the limit in WebGPU.
         limit: String,
-        /// What is needed.
+        /// Required value.
         needed: u64,
-        /// What there is.
+        /// Available value.
         available: u64,
     },
-    /// The GPU's memory is full.
+    /// The GPU is out of memory for a tensor.
     OutOfMemory {
-        /// The tensor that found no room.
+        /// Name of the tensor.
         tensor: String,
-        /// Its bytes.
+        /// Size of the tensor in bytes.
         requested_bytes: u64,
-        /// Bytes of the engine's buffers before it.
+        /// Size in bytes of the buffers allocated before.
         allocated_bytes: u64,
     },
-    /// The GPU's memory is full, and the device does not say of what.
+    /// The GPU is out of memory, and the device does not report for which allocation.
     MemoryFull,
-    /// The device is gone: the driver restarted, another program took it, the browser ended it.
+    /// The device was lost: the driver restarted, another program took the GPU, or the browser ended it.
     DeviceLost {
-        /// What it said.
+        /// The device's message.
         reason: String,
     },
-    /// The device refused what it was told: a fault of ours.
+    /// The device rejected a call: a bug in Headroom.
     Refused {
-        /// What it said.
+        /// The device's message.
         reason: String,
     },
-    /// A tensor is larger than any machine's memory.
+    /// The size of a tensor exceeds the memory of any machine.
     #[error(transparent)]
     TensorTooLarge(#[from] TensorTooLarge),
-    /// The model is larger than this machine can address.
+    /// The model exceeds the address range of this machine.
     #[error(transparent)]
     TooLarge(#[from] TooLarge),
-    /// A parameter that the model does not have.
+    /// The model does not have this parameter.
     NoSuchParameter {
-        /// Its name.
+        /// Name of the parameter.
         name: String,
     },
-    /// A parameter's values are not as many as its elements.
+    /// The number of values does not match the parameter.
     WrongLength {
-        /// Its name; none for all of them in one buffer.
+        /// Name of the parameter; `None` for all parameters in one buffer.
         name: Option<String>,
-        /// Its elements.
+        /// Expected number of values.
         expected: usize,
-        /// What was given.
+        /// Given number of values.
         given: usize,
     },
-    /// No row of the embedding.
+    /// The token exceeds the vocabulary.
     NoSuchToken {
-        /// The token.
+        /// Token that was given.
         token: u32,
-        /// Rows of the embedding.
+        /// Size of the vocabulary.
         vocab_size: u64,
     },
-    /// There is nothing to go on from.
+    /// The prompt is empty.
     NoTokens,
-    /// The text is as long as the model's positions reach.
+    /// The text exceeds the model's context.
     ContextFull {
-        /// The model's positions.
+        /// Context length in tokens.
         block_size: u64,
-        /// Tokens of the text.
+        /// Length of the text in tokens.
         tokens: u64,
     },
-    /// Attention weights are asked of an engine that keeps no queries, or of a layer, head or token that is not there.
+    /// Attention weights are unavailable: the engine stores no queries, or the layer, head or token does not exist.
     NoAttention {
-        /// What is missing.
+        /// The missing item.
         reason: Key,
     },
 }
 
 impl GpuError {
-    /// What happened, and what can be done.
+    /// The error as a translatable text, with a hint.
     #[must_use]
     pub fn text(&self) -> Text {
         match self {
@@ -140,10 +138,11 @@ impl GpuError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use headroom_shared::text::{LANGUAGES, Table};
+    use headroom_languages::table;
+    use headroom_text::LANGUAGES;
 
     #[test]
-    fn what_is_quoted_stands_last_in_every_language() {
+    fn quoted_text_is_last_in_every_language() {
         let reason = || "adapter is gone {0}".to_owned();
         let errors = [
             GpuError::NoAdapter { reason: reason() },
@@ -153,7 +152,7 @@ mod tests {
             GpuError::Refused { reason: reason() },
         ];
         for language in &LANGUAGES {
-            let said = errors.clone().map(|error| Table::of(language).say(&error.text()));
+            let said = errors.clone().map(|error| table(language.code).say(&error.text()));
             assert!(said.iter().all(|said| said.ends_with(&reason())), "{said:?}");
             assert!(said[1].contains("GPU") && said[2].contains("Arc A770"), "{said:?}");
         }

@@ -1,6 +1,6 @@
-//! The forward as lists of dispatches: one for a prompt, one for a single token, and what ends both.
+//! The forward pass as lists of dispatches: for a prompt, for a single token, and for sampling after both.
 
-use headroom_shared::gpt::{
+use headroom_planner::gpt::{
     GptConfig,
     buffers::inference::{Inference, PREFILL_TOKENS},
     tensors::Tensor,
@@ -13,29 +13,30 @@ use super::{
     shader::{Kernel, Weights},
     weights::Axes,
 };
-use crate::cpu::matvec_forward::After;
+use crate::reference::matvec_forward::Epilogue;
 
-/// Workgroups along one axis that every device takes.
+/// Maximum number of workgroups along an axis in WebGPU's default limits.
 const GROUPS_MAX: u32 = 65535;
 
-/// How work is shared among invocations.
+/// Distribution of the work among invocations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Tuning {
-    /// Invocations of a vector-matrix product, and among how many a row is split.
+    /// Invocations of a matrix-vector product, and the number of invocations that share a row.
     matvec: (u32, u32),
-    /// Invocations where one takes a piece of a row.
+    /// Invocations of kernels in which each processes a part of a row.
     elementwise: u32,
     layernorm: u32,
     attention: u32,
-    /// Keys that attention takes at a time.
+    /// Keys that attention processes at a time.
     attention_tile: u32,
     sample: u32,
-    /// Prompts go through `matmul_direct.wgsl`.
+    /// Whether prompts use `matmul_direct.wgsl`.
     direct: bool,
 }
 
 impl Tuning {
-    /// A GPU wants many invocations on neighbouring bytes; a CPU's vectors want long rows and few barriers.
+    /// Selects the tuning. A GPU needs many invocations on adjacent bytes; a CPU's vectors need long rows and few
+    /// barriers.
     pub(super) fn of(gpu: &Gpu, hs: usize) -> Self {
         let head_groups = u32::try_from(hs / 4).unwrap_or(u32::MAX);
         if gpu.wants_long_rows() {
@@ -63,41 +64,41 @@ impl Tuning {
         }
     }
 
-    /// Invocations that attention needs.
+    /// Invocations per workgroup of the attention kernel.
     pub(super) const fn attention(&self) -> u32 {
         self.attention
     }
 }
 
-/// All lists of an engine.
+/// The dispatch lists of an engine.
 #[derive(Debug)]
 pub(super) struct Forward {
-    /// Up to 256 tokens, without the logits.
+    /// Forward pass of up to 256 tokens, without logits.
     pub(super) prefill: Vec<Dispatch>,
-    /// The logits of the prompt's last token.
+    /// Logits of the prompt's last token.
     pub(super) prompt_logits: Vec<Dispatch>,
-    /// One token and its logits.
+    /// Forward pass of one token, with its logits.
     pub(super) decode: Vec<Dispatch>,
-    /// The choice.
+    /// Selection of the next token.
     pub(super) sample: Dispatch,
-    /// One head's attention weights, by layer; none where no queries are kept.
+    /// Attention weights of one head, by layer; empty if queries are not stored.
     pub(super) attention_weights: Vec<Dispatch>,
 }
 
-/// What the lists are made of.
-pub(super) struct Maker<'a> {
+/// Inputs from which the dispatch lists are built.
+pub(super) struct DispatchBuilder<'a> {
     pub(super) gpu: &'a Gpu,
     pub(super) memory: &'a Memory,
     pub(super) config: &'a GptConfig,
     pub(super) axes: Axes,
     pub(super) inference: Inference,
     pub(super) weights: Weights,
-    pub(super) gelu: After,
+    pub(super) gelu: Epilogue,
     pub(super) tuning: Tuning,
     pub(super) pipelines: Pipelines,
 }
 
-/// A linear layer: its parameters, what goes in and out, and what follows.
+/// A linear layer: parameters, input, output, and epilogue.
 struct Linear<'a> {
     weight: (Tensor, Option<Tensor>),
     layer: Option<u64>,
@@ -105,21 +106,21 @@ struct Linear<'a> {
     inp: &'a wgpu::Buffer,
     c: usize,
     oc: usize,
-    after: After,
+    after: Epilogue,
 }
 
-/// How many tokens a list is for.
+/// Kind of a list: for a prompt or for one token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum ForwardKind {
     Prompt,
     Token,
 }
 
-impl<'a> Maker<'a> {
+impl<'a> DispatchBuilder<'a> {
     pub(super) fn forward(mut self) -> Forward {
-        let prefill = self.blocks(Way::Prompt);
+        let prefill = self.blocks(ForwardKind::Prompt);
         let prompt_logits = self.logits(true);
-        let mut decode = self.blocks(Way::Token);
+        let mut decode = self.blocks(ForwardKind::Token);
         decode.extend(self.logits(false));
         let sample = self.sample();
         let layers = if self.inference.attention { self.config.n_layer() } else { 0 };
@@ -138,7 +139,7 @@ impl<'a> Maker<'a> {
         Dispatch::new(self.gpu, pipeline, buffers, extents)
     }
 
-    fn blocks(&mut self, way: Way) -> Vec<Dispatch> {
+    fn blocks(&mut self, way: ForwardKind) -> Vec<Dispatch> {
         let memory = self.memory;
         let c = self.axes.c;
         let [stream, ln, qkv, atty, fch] =
@@ -156,15 +157,15 @@ impl<'a> Maker<'a> {
                 oc,
                 after,
             };
-            let attention = linear(Tensor::QkvW, Tensor::QkvB, qkv, ln, c, 3 * c, After::Nothing);
+            let attention = linear(Tensor::QkvW, Tensor::QkvB, qkv, ln, c, 3 * c, Epilogue::Nothing);
             list.extend(self.linear(&attention, way));
             list.extend(self.attention(atty, qkv, layer));
-            let projection = linear(Tensor::AttProjW, Tensor::AttProjB, stream, atty, c, c, After::Residual);
+            let projection = linear(Tensor::AttProjW, Tensor::AttProjB, stream, atty, c, c, Epilogue::Residual);
             list.extend(self.linear(&projection, way));
             list.push(self.layernorm((ln, stream), (Tensor::Ln2W, Tensor::Ln2B), layer, false));
             let wide = linear(Tensor::FcW, Tensor::FcB, fch, ln, c, 4 * c, self.gelu);
             list.extend(self.linear(&wide, way));
-            let narrow = linear(Tensor::FcProjW, Tensor::FcProjB, stream, fch, 4 * c, c, After::Residual);
+            let narrow = linear(Tensor::FcProjW, Tensor::FcProjB, stream, fch, 4 * c, c, Epilogue::Residual);
             list.extend(self.linear(&narrow, way));
         }
         list
@@ -217,20 +218,20 @@ impl<'a> Maker<'a> {
         self.dispatch(Kernel::Layernorm, &constants, &bound, (rows, Extent::Fixed(1)))
     }
 
-    fn linear(&mut self, linear: &Linear<'_>, way: Way) -> Vec<Dispatch> {
+    fn linear(&mut self, linear: &Linear<'_>, way: ForwardKind) -> Vec<Dispatch> {
         let memory = self.memory;
         let pieces = memory.pieces(self.inference.stored(linear.weight.0), linear.layer, 0);
         let mut list = Vec::new();
         for piece in pieces.expect("every model has this matrix") {
             list.push(match way {
-                Way::Prompt => self.matmul(linear, piece),
-                Way::Token => self.matvec(linear, piece),
+                ForwardKind::Prompt => self.matmul(linear, piece),
+                ForwardKind::Token => self.matvec(linear, piece),
             });
         }
         list
     }
 
-    /// A layer's bias and whether it has one; a binding takes some buffer in any case.
+    /// A layer's bias and whether it has one; without one, some buffer is bound in its place.
     fn bias(&self, linear: &Linear<'_>) -> (&'a wgpu::Buffer, bool) {
         match linear.weight.1.and_then(|bias| self.memory.pieces(bias.into(), linear.layer, 0)) {
             Some(pieces) => (&pieces[0].buffer, true),
@@ -278,7 +279,7 @@ impl<'a> Maker<'a> {
             ("BIAS", flag(is_biased)),
             ("AFTER", after(linear.after)),
         ];
-        // An invocation takes one row of each of four blocks.
+        // An invocation computes one row of each of four blocks.
         let rows_a_group = 16 * lanes / (4 * splits);
         let all = piece.rows.div_ceil(rows_a_group);
         let y = all.div_ceil(GROUPS_MAX);
@@ -329,8 +330,8 @@ impl<'a> Maker<'a> {
         let mut list = vec![self.layernorm((ln, stream), (Tensor::LnfW, Tensor::LnfB), None, last)];
         let (c, oc) = (self.axes.c, self.axes.v);
         let head =
-            Linear { weight: (Tensor::Wte, None), layer: None, out: logits, inp: ln, c, oc, after: After::Nothing };
-        list.extend(self.linear(&head, Way::Token));
+            Linear { weight: (Tensor::Wte, None), layer: None, out: logits, inp: ln, c, oc, after: Epilogue::Nothing };
+        list.extend(self.linear(&head, ForwardKind::Token));
         list
     }
 
@@ -341,9 +342,9 @@ impl<'a> Maker<'a> {
             ("V", self.config.vocab_size() as f64),
             ("T", self.config.block_size() as f64),
         ];
-        let [told, pass] = [1, 0].map(|place| memory.whole(Tensor::Exchange, None, place));
+        let [exchange, pass] = [1, 0].map(|place| memory.whole(Tensor::Exchange, None, place));
         let bound = [
-            (0, told),
+            (0, exchange),
             (1, memory.whole(Tensor::Tokens, None, 0)),
             (2, memory.whole(Tensor::Logits, None, 0)),
             (4, pass),
@@ -352,7 +353,7 @@ impl<'a> Maker<'a> {
     }
 }
 
-/// The most tokens of one pass.
+/// Maximum number of tokens per pass.
 pub(super) fn pass_tokens_max(config: &GptConfig) -> u64 {
     config.block_size().min(PREFILL_TOKENS)
 }
@@ -365,12 +366,12 @@ fn flag(is_set: bool) -> f64 {
     f64::from(u8::from(is_set))
 }
 
-/// The constant of `wgsl/parts/after.wgsl`.
-fn after(after: After) -> f64 {
+/// Value of `AFTER` in `wgsl/parts/after.wgsl`.
+fn after(after: Epilogue) -> f64 {
     match after {
-        After::Nothing => 0.0,
-        After::Gelu => 1.0,
-        After::GeluTanh => 2.0,
-        After::Residual => 3.0,
+        Epilogue::Nothing => 0.0,
+        Epilogue::Gelu => 1.0,
+        Epilogue::GeluTanh => 2.0,
+        Epilogue::Residual => 3.0,
     }
 }

@@ -1,49 +1,47 @@
-//! The engine: a model's parameters on the GPU, the text so far, and the next token.
+//! Text generation: a model's parameters on the GPU, the text so far, and the next token.
 
 use std::ops::Range;
 
-use headroom_shared::{
-    gpt::{GptConfig, buffers::inference::Inference, tensors::Tensor},
-    text,
-};
+use headroom_planner::gpt::{GptConfig, buffers::inference::Inference, tensors::Tensor};
+use headroom_text as text;
 
 use super::{
     Gpu, GpuError,
-    forward::{Forward, Maker, Tuning, pass_tokens_max},
-    memory::{Allocated, Memory},
-    pass::{Pass, floats, told, told_bytes},
+    forward::{DispatchBuilder, Forward, Tuning, pass_tokens_max},
+    memory::{Memory, PlannedBuffer},
+    pass::{Pass, decode_output, floats, output_bytes},
     pipelines::{Dispatch, Pipelines, checked},
     read::read,
     shader::Weights,
     weights::{self, Axes},
 };
 use crate::{
-    cpu::matvec_forward::After,
     layout::Layout,
+    reference::matvec_forward::Epilogue,
     sampling::{Candidate, Sampling},
 };
 
-/// What an engine is made for, beyond the model's shape.
+/// Options of an engine beyond the model's shape.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// What it allocates: weights in half precision or not, queries kept or not.
+    /// Planned buffers: whether weights have half precision, and whether queries are stored.
     pub inference: Inference,
-    /// The weights were trained with GELU's tanh form, `gelu_new`, as OpenAI's were.
+    /// Whether the weights were trained with the tanh form of GELU, `gelu_new`, as OpenAI's were.
     pub gelu_tanh: bool,
-    /// The most bytes of one binding, where that is less than the device's.
+    /// Maximum size of a binding in bytes, if below the device's limit.
     pub binding_bytes_max: Option<u64>,
 }
 
-/// One token of the text.
+/// A generated token.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
-    /// The token.
+    /// Selected token.
     pub token: u32,
-    /// The likeliest candidates, likeliest first; as many as were asked for, and at most thirty.
+    /// Most likely candidates in descending order; as many as requested, and at most thirty.
     pub candidates: Vec<Candidate>,
 }
 
-/// A model that generates text.
+/// A model on a GPU that generates text.
 #[derive(Debug)]
 pub struct Generator {
     gpu: Gpu,
@@ -52,19 +50,20 @@ pub struct Generator {
     axes: Axes,
     memory: Memory,
     forward: Forward,
-    /// Tokens of the text.
+    /// Number of tokens in the text.
     n_tokens: u64,
-    /// Tokens whose keys and values are in the cache: all, or all but the one chosen last.
+    /// Number of tokens whose keys and values are in the cache: all, or all but the last one selected.
     n_cached: u64,
-    /// Choices made.
+    /// Number of draws so far.
     n_draws: u32,
 }
 
 impl Generator {
-    /// Allocates every buffer and compiles every kernel; parameters are zero until they are written.
+    /// Allocates all buffers and compiles all kernels. Parameters are zero until they are written.
     ///
     /// # Errors
-    /// [`GpuError::LimitTooSmall`], [`GpuError::OutOfMemory`], [`GpuError::DeviceLost`], or a model beyond any machine.
+    /// [`GpuError::LimitTooSmall`], [`GpuError::OutOfMemory`], [`GpuError::DeviceLost`], or a model beyond the memory
+    /// of any machine.
     pub async fn new(gpu: &Gpu, config: &GptConfig, options: Options) -> Result<Self, GpuError> {
         let inference = options.inference;
         let axes = Axes::new(config, inference)?;
@@ -87,46 +86,47 @@ impl Generator {
             (true, true) => Weights::F16,
         };
         let forward = checked(gpu, || {
-            let gelu = if options.gelu_tanh { After::GeluTanh } else { After::Gelu };
+            let gelu = if options.gelu_tanh { Epilogue::GeluTanh } else { Epilogue::Gelu };
             let pipelines = Pipelines::default();
-            Maker { gpu, memory: &memory, config, axes, inference, weights, gelu, tuning, pipelines }.forward()
+            DispatchBuilder { gpu, memory: &memory, config, axes, inference, weights, gelu, tuning, pipelines }
+                .forward()
         })
         .await?;
         let (gpu, config) = (gpu.clone(), *config);
         Ok(Self { gpu, config, options, axes, memory, forward, n_tokens: 0, n_cached: 0, n_draws: 0 })
     }
 
-    /// The model's shape.
+    /// Shape of the model.
     #[must_use]
     pub const fn config(&self) -> &GptConfig {
         &self.config
     }
 
-    /// What it was made for.
+    /// Options of the engine.
     #[must_use]
     pub const fn options(&self) -> &Options {
         &self.options
     }
 
-    /// Every buffer, as planned and as allocated.
+    /// All buffers, as planned and as allocated.
     #[must_use]
-    pub fn buffers(&self) -> Vec<Allocated> {
+    pub fn buffers(&self) -> Vec<PlannedBuffer> {
         self.memory.allocated()
     }
 
-    /// Tokens of the text.
+    /// Number of tokens in the text.
     #[must_use]
     pub const fn n_tokens(&self) -> u64 {
         self.n_tokens
     }
 
-    /// Dispatches that one token takes.
+    /// Number of dispatches per token.
     #[must_use]
     pub const fn n_dispatches(&self) -> usize {
         self.forward.decode.len() + 1
     }
 
-    /// Writes a parameter, its axes as nanoGPT has them.
+    /// Writes a parameter, with the axes of nanoGPT.
     ///
     /// # Errors
     /// [`GpuError::NoSuchParameter`], [`GpuError::WrongLength`], [`GpuError::DeviceLost`].
@@ -134,7 +134,7 @@ impl Generator {
         weights::write(&self.gpu, &self.memory, &self.axes, self.options.inference, (tensor, layer), values)
     }
 
-    /// Writes every parameter, flat as [`Layout`] has them.
+    /// Writes all parameters, flat in the order of [`Layout`].
     ///
     /// # Errors
     /// As [`Self::write_parameter`].
@@ -150,26 +150,27 @@ impl Generator {
         Ok(())
     }
 
-    /// Hands what was written over to the device now, instead of letting it pile up.
+    /// Submits pending writes to the device now, so that they do not accumulate.
     pub fn flush(&self) {
         self.gpu.queue.submit([]);
     }
 
-    /// Forgets the text and begins the draws anew.
+    /// Clears the text and restarts the sequence of draws.
     pub const fn reset(&mut self) {
         self.forget_tokens();
         self.n_draws = 0;
     }
 
-    /// Forgets the text and goes on counting draws: for one that left the context, whose last tokens are put in again.
+    /// Clears the text and continues the sequence of draws: for a text that exceeds the context, whose last tokens are
+    /// prefilled again.
     pub const fn forget_tokens(&mut self) {
         (self.n_tokens, self.n_cached) = (0, 0);
     }
 
-    /// Puts tokens behind the text and runs the model over them, so that [`Self::step`] can go on from there.
+    /// Appends tokens to the text and runs the model over them, so that [`Self::step`] can continue the text.
     ///
     /// # Errors
-    /// [`GpuError::NoSuchToken`], [`GpuError::ContextFull`], [`GpuError::NoTokens`] for none at all,
+    /// [`GpuError::NoSuchToken`], [`GpuError::ContextFull`], [`GpuError::NoTokens`] for an empty slice,
     /// [`GpuError::DeviceLost`].
     pub fn prefill(&mut self, tokens: &[u32]) -> Result<(), GpuError> {
         let vocab_size = self.config.vocab_size();
@@ -198,7 +199,7 @@ impl Generator {
         Ok(())
     }
 
-    /// Chooses the next token, running the model over the one chosen before: one submission.
+    /// Runs the model over the previous token if needed and selects the next one, in one submission.
     ///
     /// # Errors
     /// [`GpuError::NoTokens`], [`GpuError::ContextFull`], [`GpuError::DeviceLost`].
@@ -214,23 +215,23 @@ impl Generator {
         let pass = Pass { first: narrow(self.n_tokens - 1), n: 1, ..Pass::default() };
         let pass = pass.choosing(sampling, self.n_draws, n_candidates);
         let forward = if pending == 0 { &[] } else { &self.forward.decode[..] };
-        let bytes = told_bytes(n_candidates);
+        let bytes = output_bytes(n_candidates);
         let [from, to] = [1, 2].map(|place| self.memory.whole(Tensor::Exchange, None, place));
         self.submit(pass, forward.iter().chain([&self.forward.sample]), Some((from, 0, to, bytes)))?;
-        let (token, candidates) = told(&read(&self.gpu, to, bytes).await?);
+        let (token, candidates) = decode_output(&read(&self.gpu, to, bytes).await?);
         self.n_cached = self.n_tokens;
         self.n_tokens += 1;
         self.n_draws += 1;
         Ok(Step { token, candidates })
     }
 
-    /// Tokens that were run, whose attention can be asked for.
+    /// Number of tokens that the model has processed, whose attention weights are available.
     #[must_use]
     pub const fn n_cached(&self) -> u64 {
         self.n_cached
     }
 
-    /// The logits that the last choice was made of, or that the next will be after [`Self::prefill`].
+    /// Reads the logits of the last selection, or of the next one after [`Self::prefill`].
     ///
     /// # Errors
     /// [`GpuError::NoTokens`], [`GpuError::DeviceLost`].
@@ -244,7 +245,7 @@ impl Generator {
         Ok(floats(&read(&self.gpu, to, bytes).await?))
     }
 
-    /// The attention weights of a head for some of the tokens that were run: a row each, over `block_size` keys.
+    /// Computes a head's attention weights for some processed tokens: one row of `block_size` keys per token.
     ///
     /// # Errors
     /// [`GpuError::NoAttention`], [`GpuError::DeviceLost`].
@@ -270,7 +271,7 @@ impl Generator {
         Ok(floats(&read(&self.gpu, to, bytes).await?))
     }
 
-    /// Hands a pass to the device: its settings, its dispatches, and a copy of what is to be read.
+    /// Submits a pass to the device: its settings, its dispatches, and a copy of the results to read.
     fn submit<'a>(
         &self,
         pass: Pass,
@@ -293,7 +294,7 @@ impl Generator {
     }
 }
 
-/// Positions are below `block_size`, and the cache of more than 2^32 tokens fits no GPU.
+/// Converts a position or count. It fits, as a cache of more than 2^32 tokens exceeds the memory of any GPU.
 fn narrow(n: u64) -> u32 {
     u32::try_from(n).unwrap_or(u32::MAX)
 }

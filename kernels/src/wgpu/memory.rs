@@ -1,33 +1,31 @@
-//! The engine's buffers: exactly those of the planned list, allocated at the start.
+//! The engine's buffers: those of the planned list, allocated at the start.
 
-use headroom_shared::{
-    gpt::{
-        buffers::{Buffer, Buffers, inference::ROW_BLOCK},
-        tensors::{Role, Stored, Tensor},
-    },
-    text,
+use headroom_planner::gpt::{
+    buffers::{Buffer, Buffers, inference::ROW_BLOCK},
+    tensors::{Role, Tensor, TensorId},
 };
+use headroom_text as text;
 
 use super::{Gpu, GpuError};
 
-/// A planned buffer and what was allocated for it.
+/// A planned buffer and its allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Allocated {
-    /// Its row of the plan.
+pub struct PlannedBuffer {
+    /// Buffer in the plan.
     pub planned: Buffer,
-    /// Bytes that the device gave.
+    /// Allocated bytes.
     pub bytes: u64,
-    /// Buffers of the device that it lies in: more than one where it is beyond the limit of a binding.
+    /// Number of device buffers that hold it: more than one if it exceeds the limit of a binding.
     pub n_pieces: usize,
 }
 
-/// Some rows of a matrix, or all of a tensor.
+/// A device buffer with some rows of a matrix, or with a whole tensor.
 #[derive(Debug)]
 pub(super) struct Piece {
     pub(super) buffer: wgpu::Buffer,
-    /// The first row.
+    /// Index of the first row.
     pub(super) first: u32,
-    /// How many.
+    /// Number of rows.
     pub(super) rows: u32,
 }
 
@@ -37,12 +35,12 @@ struct Slot {
     pieces: Vec<Piece>,
 }
 
-/// Every buffer of an engine.
+/// All buffers of an engine.
 #[derive(Debug)]
 pub(super) struct Memory(Vec<Slot>);
 
-/// What a buffer is used as.
-fn usage(stored: Stored, place: usize) -> wgpu::BufferUsages {
+/// Usage flags of a buffer.
+fn usage(stored: TensorId, place: usize) -> wgpu::BufferUsages {
     use wgpu::BufferUsages as Usage;
     match (stored.tensor, place) {
         (Tensor::Exchange, 0) => Usage::UNIFORM | Usage::COPY_DST,
@@ -51,8 +49,8 @@ fn usage(stored: Stored, place: usize) -> wgpu::BufferUsages {
     }
 }
 
-/// Rows of a matrix that lies in blocks; none for other tensors, which stay whole.
-fn rows_in_blocks(stored: Stored, c: u64, elements: u64) -> Option<(u64, u64)> {
+/// Rows and bytes per row of a matrix stored in blocks; `None` for other tensors, which are not split.
+fn rows_in_blocks(stored: TensorId, c: u64, elements: u64) -> Option<(u64, u64)> {
     let columns = match stored.tensor {
         Tensor::Wte | Tensor::QkvW | Tensor::AttProjW | Tensor::FcW => c,
         Tensor::FcProjW => 4 * c,
@@ -63,7 +61,7 @@ fn rows_in_blocks(stored: Stored, c: u64, elements: u64) -> Option<(u64, u64)> {
 }
 
 impl Memory {
-    /// Allocates everything; no binding takes more than `binding_bytes_max`.
+    /// Allocates all buffers. No binding exceeds `binding_bytes_max`.
     pub(super) async fn allocate(gpu: &Gpu, list: &Buffers, c: u64, binding_bytes_max: u64) -> Result<Self, GpuError> {
         let mut slots: Vec<Slot> = Vec::new();
         let mut scopes = Vec::new();
@@ -96,28 +94,28 @@ impl Memory {
         Ok(Self(slots))
     }
 
-    /// The pieces of a tensor, the `place`-th of that name.
-    pub(super) fn pieces(&self, stored: Stored, layer: Option<u64>, place: usize) -> Option<&[Piece]> {
+    /// The pieces of a tensor, from the `place`-th buffer of that name.
+    pub(super) fn pieces(&self, stored: TensorId, layer: Option<u64>, place: usize) -> Option<&[Piece]> {
         let mut found = self.0.iter().filter(|slot| slot.planned.stored == stored && slot.planned.layer == layer);
         Some(&found.nth(place)?.pieces)
     }
 
-    /// A tensor that is whole.
+    /// The buffer of a tensor that is not split.
     pub(super) fn whole(&self, tensor: Tensor, layer: Option<u64>, place: usize) -> &wgpu::Buffer {
-        let pieces = self.pieces(Stored::from(tensor), layer, place);
+        let pieces = self.pieces(TensorId::from(tensor), layer, place);
         &pieces.and_then(<[Piece]>::first).expect("the plan has every tensor that the engine names").buffer
     }
 
-    /// What was planned and what was allocated.
-    pub(super) fn allocated(&self) -> Vec<Allocated> {
+    /// All buffers, as planned and as allocated.
+    pub(super) fn allocated(&self) -> Vec<PlannedBuffer> {
         let bytes = |slot: &Slot| slot.pieces.iter().map(|piece| piece.buffer.size()).sum();
         let allocated =
-            |slot: &Slot| Allocated { planned: slot.planned, bytes: bytes(slot), n_pieces: slot.pieces.len() };
+            |slot: &Slot| PlannedBuffer { planned: slot.planned, bytes: bytes(slot), n_pieces: slot.pieces.len() };
         self.0.iter().map(allocated).collect()
     }
 }
 
-/// First row, rows and bytes of each piece.
+/// Splits a buffer: first row, number of rows and bytes of each piece.
 fn cut(planned: &Buffer, c: u64, binding_bytes_max: u64) -> Result<Vec<(u32, u32, u64)>, GpuError> {
     let too_small = |needed| GpuError::LimitTooSmall {
         what: text::verbatim(planned.name()),
@@ -146,7 +144,7 @@ fn cut(planned: &Buffer, c: u64, binding_bytes_max: u64) -> Result<Vec<(u32, u32
 #[cfg(test)]
 mod tests {
     use super::*;
-    use headroom_shared::gpt::{GptConfig, buffers::inference::Inference, presets::Preset};
+    use headroom_planner::gpt::{GptConfig, buffers::inference::Inference, presets::Preset};
 
     #[test]
     fn the_embedding_of_gpt2_takes_two_bindings_and_loses_no_byte() {
@@ -163,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_cut_is_refused_with_the_limit() {
+    fn indivisible_size_is_refused_with_limit() {
         let config = GptConfig::new(Preset::named("gpt2").expect("a preset").shape(1024, 0.0)).expect("valid");
         let list = Inference::default().buffers(&config).expect("small");
         let cache = list.all().iter().find(|buffer| buffer.stored.tensor == Tensor::KvCache).expect("a cache");

@@ -1,4 +1,4 @@
-//! Compiled shaders, each once: a kernel, how it reads weights, and its constants.
+//! Cache of compiled pipelines, by kernel, weight format and constants.
 
 use std::collections::HashMap;
 
@@ -7,10 +7,10 @@ use super::{
     shader::{Kernel, Weights},
 };
 
-/// The constants of a pipeline, by the shader's names.
+/// Pipeline-overridable constants, by the shader's names.
 pub(super) type Constants = Vec<(&'static str, f64)>;
 
-/// The pipelines of an engine.
+/// Shader modules and pipelines of an engine.
 #[derive(Debug, Default)]
 pub(super) struct Pipelines {
     modules: HashMap<(Kernel, Weights), wgpu::ShaderModule>,
@@ -18,7 +18,7 @@ pub(super) struct Pipelines {
 }
 
 impl Pipelines {
-    /// The pipeline of a kernel with those constants.
+    /// Returns the pipeline of a kernel with these constants, compiled on first use.
     pub(super) fn get(
         &mut self,
         gpu: &Gpu,
@@ -46,7 +46,7 @@ impl Pipelines {
             entry_point: Some("main"),
             compilation_options: wgpu::PipelineCompilationOptions {
                 constants,
-                // Everything in workgroup memory is written before it is read; browsers clear it all the same.
+                // All workgroup memory is written before it is read. Browsers clear it anyway.
                 zero_initialize_workgroup_memory: false,
             },
             cache: None,
@@ -56,7 +56,7 @@ impl Pipelines {
     }
 }
 
-/// A kernel with its buffers and how many workgroups it takes.
+/// A kernel with its bindings and number of workgroups.
 #[derive(Debug)]
 pub(super) struct Dispatch {
     pipeline: wgpu::ComputePipeline,
@@ -65,12 +65,12 @@ pub(super) struct Dispatch {
     y: Extent,
 }
 
-/// Workgroups along an axis.
+/// Number of workgroups along an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Extent {
-    /// Always as many.
+    /// A constant number.
     Fixed(u32),
-    /// One for so many tokens of the pass.
+    /// One workgroup per this many tokens of the pass.
     Tokens(u32),
 }
 
@@ -102,7 +102,7 @@ impl Dispatch {
         Self { pipeline, bind_group, x, y }
     }
 
-    /// Adds it to a pass over `n` tokens.
+    /// Records the dispatch into a pass over `n` tokens.
     pub(super) fn encode(&self, pass: &mut wgpu::ComputePass<'_>, n: u32) {
         pass.set_pipeline(&self.pipeline);
         pass.set_bind_group(0, &self.bind_group, &[]);
@@ -110,7 +110,7 @@ impl Dispatch {
     }
 }
 
-/// Runs what makes pipelines and gives what the device had against it.
+/// Creates pipelines with `make`, and returns the device's validation error if there is one.
 pub(super) async fn checked<T>(gpu: &Gpu, make: impl FnOnce() -> T) -> Result<T, GpuError> {
     let scope = gpu.device.push_error_scope(wgpu::ErrorFilter::Validation);
     let made = make();

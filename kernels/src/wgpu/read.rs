@@ -1,4 +1,4 @@
-//! Reading what the GPU computed: a future that is ready once the buffer is mapped.
+//! Reads results from the GPU: a future that completes when the buffer is mapped.
 
 use std::{
     future::Future,
@@ -9,52 +9,52 @@ use std::{
 
 use super::{Gpu, GpuError};
 
-/// What a callback tells, and who waits for it.
+/// State shared by a callback and its future: the value and the waker.
 #[derive(Debug)]
-struct Told<T> {
+struct Readback<T> {
     value: Option<T>,
     waker: Option<Waker>,
 }
 
-/// A value that a callback will tell.
+/// A future of the value that a callback receives.
 #[derive(Debug)]
-struct Telling<T>(Arc<Mutex<Told<T>>>);
+struct CallbackFuture<T>(Arc<Mutex<Readback<T>>>);
 
-impl<T> Telling<T> {
-    /// The future, and the callback that makes it ready.
+impl<T> CallbackFuture<T> {
+    /// Creates the future, and the callback that completes it.
     fn new() -> (Self, impl FnOnce(T)) {
-        let told = Arc::new(Mutex::new(Told { value: None, waker: None }));
-        let teller = Arc::clone(&told);
+        let readback = Arc::new(Mutex::new(Readback { value: None, waker: None }));
+        let teller = Arc::clone(&readback);
         let tell = move |value| {
-            let mut told = teller.lock().unwrap_or_else(PoisonError::into_inner);
-            told.value = Some(value);
-            if let Some(waker) = told.waker.take() {
+            let mut readback = teller.lock().unwrap_or_else(PoisonError::into_inner);
+            readback.value = Some(value);
+            if let Some(waker) = readback.waker.take() {
                 waker.wake();
             }
         };
-        (Self(told), tell)
+        (Self(readback), tell)
     }
 }
 
-impl<T> Future for Telling<T> {
+impl<T> Future for CallbackFuture<T> {
     type Output = T;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
-        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match told.value.take() {
+        let mut readback = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match readback.value.take() {
             Some(value) => Poll::Ready(value),
             None => {
-                told.waker = Some(context.waker().clone());
+                readback.waker = Some(context.waker().clone());
                 Poll::Pending
             }
         }
     }
 }
 
-/// The first bytes of a mappable buffer, after everything that was submitted before.
+/// Reads the first bytes of a mappable buffer after all previously submitted work.
 pub(super) async fn read(gpu: &Gpu, buffer: &wgpu::Buffer, bytes: u64) -> Result<Vec<u8>, GpuError> {
     let slice = buffer.slice(..bytes);
-    let (telling, tell) = Telling::new();
+    let (telling, tell) = CallbackFuture::new();
     slice.map_async(wgpu::MapMode::Read, tell);
     wait(gpu)?;
     let mapped = telling.await;
@@ -67,7 +67,7 @@ pub(super) async fn read(gpu: &Gpu, buffer: &wgpu::Buffer, bytes: u64) -> Result
     Ok(copy)
 }
 
-/// A browser calls back by itself; natively someone has to look.
+/// A browser calls the callback by itself; natively the device must be polled.
 #[cfg(target_arch = "wasm32")]
 fn wait(gpu: &Gpu) -> Result<(), GpuError> {
     gpu.check()
@@ -80,7 +80,7 @@ fn wait(gpu: &Gpu) -> Result<(), GpuError> {
     waited.map(drop).map_err(|error| GpuError::DeviceLost { reason: error.to_string() })
 }
 
-/// Waits for the engine's futures, which natively are ready when they are asked. Not for other futures: it spins.
+/// Waits for a future of the engine, which natively is ready when first polled. Unsuitable for other futures: it spins.
 #[cfg(not(target_arch = "wasm32"))]
 pub fn block_on<F: Future>(future: F) -> F::Output {
     let mut future = std::pin::pin!(future);

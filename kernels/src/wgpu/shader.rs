@@ -1,18 +1,18 @@
-//! Table of the shaders: which file each kernel is, and which parts go before it.
+//! Table of the shaders: the file of each kernel, and the parts that precede it.
 
-/// How a matrix is read.
+/// Storage format of a matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Weights {
-    /// In f32.
+    /// Float32.
     F32,
-    /// In half precision, as words that are taken apart.
+    /// Half precision, unpacked from 32-bit words.
     Packed,
-    /// In half precision, by a device that knows f16.
+    /// Half precision, for devices with the f16 feature.
     F16,
 }
 
 impl Weights {
-    /// All.
+    /// All formats.
     pub const ALL: [Self; 3] = [Self::F32, Self::Packed, Self::F16];
 
     const fn part(self) -> &'static str {
@@ -28,31 +28,31 @@ const PASS: &str = include_str!("../../wgsl/parts/pass.wgsl");
 const AFTER: &str = include_str!("../../wgsl/parts/after.wgsl");
 const LINEAR: &str = include_str!("../../wgsl/parts/linear.wgsl");
 
-/// A kernel.
+/// A compute kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kernel {
-    /// Token and position embeddings, added.
+    /// Sum of token and position embeddings.
     Encoder,
-    /// Layer normalisation.
+    /// Layer normalization.
     Layernorm,
-    /// A linear layer over many rows.
+    /// Linear layer over many rows.
     Matmul,
-    /// The same where invocations are a CPU's.
+    /// Linear layer over many rows, for adapters that compute on a CPU.
     MatmulDirect,
-    /// A linear layer over one row.
+    /// Linear layer over one row.
     Matvec,
-    /// Keys and values into the cache.
+    /// Writes keys and values to the cache.
     CacheAppend,
     /// Attention over the cache.
     AttentionCached,
-    /// The attention weights of one head.
+    /// Attention weights of one head.
     AttentionWeights,
-    /// The next token.
+    /// Selection of the next token.
     Sample,
 }
 
 impl Kernel {
-    /// All.
+    /// All kernels.
     pub const ALL: [Self; 9] = [
         Self::Encoder,
         Self::Layernorm,
@@ -65,7 +65,7 @@ impl Kernel {
         Self::Sample,
     ];
 
-    /// Its file's name without the ending.
+    /// Name of the kernel's file without its extension.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -95,13 +95,13 @@ impl Kernel {
         }
     }
 
-    /// Whether it reads a matrix in blocks.
+    /// Whether the kernel reads a matrix in blocks.
     #[must_use]
     pub const fn reads_weights(self) -> bool {
         matches!(self, Self::Encoder | Self::Matmul | Self::MatmulDirect | Self::Matvec)
     }
 
-    /// The whole shader.
+    /// The complete shader source for a weight format.
     #[must_use]
     pub fn source(self, weights: Weights) -> String {
         let mut parts = Vec::new();

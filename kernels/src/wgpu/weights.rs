@@ -1,24 +1,24 @@
-//! Parameters on their way to the GPU: padded, in blocks, in half precision where that is asked for.
+//! Upload of parameters: padded, in blocks, and in half precision if configured.
 
-use headroom_shared::gpt::{
+use headroom_planner::gpt::{
     GptConfig,
     buffers::inference::Inference,
     tensors::{Role, Tensor},
 };
 
 use super::{Gpu, GpuError, memory::Memory};
-use crate::cpu::pack::{BLOCK_ROWS, pack_f32, pack_half};
+use crate::reference::pack::{BLOCK_ROWS, pack_f32, pack_half};
 
-/// Numbers that are laid out at a time: enough to be quick, and little beside the model.
+/// Numbers converted at a time: enough for speed, and small compared to the model.
 const NUMBERS_A_WRITE: usize = 1 << 18;
 
-/// An axis of a parameter: which of the model's elements stands at a padded place.
+/// An axis of a parameter, which maps padded indices to the model's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Axis {
     Channels,
-    /// Channels by head, each head padded.
+    /// Channels by head, with each head padded.
     Heads,
-    /// Those three times: queries, keys, values.
+    /// `Heads` three times: queries, keys and values.
     Qkv,
     /// Four times the channels.
     Wide,
@@ -26,20 +26,20 @@ enum Axis {
     Positions,
 }
 
-/// The model's axes and the engine's.
+/// Axis lengths of the model and of the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Axes {
     /// Channels of the model.
     pub(super) channels: usize,
-    /// Channels with their padding, C.
+    /// Padded channels, C.
     pub(super) c: usize,
-    /// Channels a head, of the model.
+    /// Channels per head of the model.
     pub(super) head_size: usize,
-    /// Channels a head with their padding, HS.
+    /// Padded channels per head, HS.
     pub(super) hs: usize,
-    /// Heads, NH.
+    /// Number of heads, NH.
     pub(super) nh: usize,
-    /// Rows of the embedding with their padding, V.
+    /// Padded rows of the embedding, V.
     pub(super) v: usize,
     vocab_size: usize,
     block_size: usize,
@@ -61,7 +61,7 @@ impl Axes {
         })
     }
 
-    /// The element of the model that stands at each place of an axis; none in the padding.
+    /// The model's index for each padded index of an axis; `None` in the padding.
     fn map(&self, axis: Axis) -> Vec<Option<usize>> {
         let first = |n: usize, padded: usize| (0..padded).map(|place| (place < n).then_some(place)).collect();
         let head = |place: usize| {
@@ -81,7 +81,7 @@ impl Axes {
     }
 }
 
-/// Rows and columns of a parameter; a vector has no rows.
+/// Axes of a parameter's rows and columns; a vector has no rows.
 fn axes_of(tensor: Tensor) -> (Option<Axis>, Axis) {
     match tensor {
         Tensor::Wte => (Some(Axis::Vocabulary), Axis::Channels),
@@ -96,7 +96,7 @@ fn axes_of(tensor: Tensor) -> (Option<Axis>, Axis) {
     }
 }
 
-/// Writes one parameter of the model, laid out as the kernels read it.
+/// Writes one parameter of the model in the layout that the kernels read.
 pub(super) fn write(
     gpu: &Gpu,
     memory: &Memory,
@@ -155,10 +155,10 @@ fn write_words(gpu: &Gpu, buffer: &wgpu::Buffer, at: usize, words: impl Iterator
 #[cfg(test)]
 mod tests {
     use super::*;
-    use headroom_shared::gpt::GptShape;
+    use headroom_planner::gpt::GptShape;
 
     #[test]
-    fn padding_stands_behind_each_head_and_behind_the_channels() {
+    fn padding_follows_each_head_and_the_channels() {
         let shape =
             GptShape { n_layer: 1, n_head: 2, n_embd: 6, block_size: 5, vocab_size: 7, dropout: 0.0, bias: true };
         let axes = Axes::new(&GptConfig::new(shape).expect("valid"), Inference::default()).expect("small");

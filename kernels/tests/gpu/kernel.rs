@@ -1,9 +1,9 @@
-//! One kernel, run alone.
+//! Runs a single kernel.
 
 use std::cell::RefCell;
 
 use headroom_kernels::{
-    cpu::pack::{pack_f32, pack_half},
+    reference::pack::{pack_f32, pack_half},
     wgpu::{
         Gpu,
         shader::{Kernel, Weights},
@@ -14,29 +14,29 @@ thread_local! {
     static LAST: RefCell<Option<(String, wgpu::ComputePipeline)>> = const { RefCell::new(None) };
 }
 
-/// A kernel with its constants and buffers, by binding.
+/// A kernel with its constants and buffers by binding.
 #[derive(Debug)]
 pub struct Run {
     pub kernel: Kernel,
     pub weights: Weights,
     pub constants: Vec<(&'static str, f64)>,
     pub buffers: Vec<(u32, Vec<u32>)>,
-    /// The settings at binding 4: first, n, head, key, top_k, n_top, bits of the temperature.
+    /// Settings at binding 4: first, n, head, key, top_k, n_top, bits of the temperature.
     pub pass: Option<[u32; 8]>,
     pub groups: (u32, u32),
 }
 
-/// Bits of numbers.
+/// Bits of float32 numbers.
 pub fn bits(values: &[f32]) -> Vec<u32> {
     values.iter().map(|value| value.to_bits()).collect()
 }
 
-/// Numbers of bits.
+/// Float32 numbers from their bits.
 pub fn numbers(bits: &[u32]) -> Vec<f32> {
     bits.iter().map(|&bits| f32::from_bits(bits)).collect()
 }
 
-/// A matrix as the kernels read it.
+/// A matrix in the layout that the kernels read.
 pub fn matrix(values: &[f32], c: usize, weights: Weights) -> Vec<u32> {
     if weights == Weights::F32 {
         let mut out = vec![0.0; values.len()];
@@ -48,15 +48,15 @@ pub fn matrix(values: &[f32], c: usize, weights: Weights) -> Vec<u32> {
     out
 }
 
-/// What a matrix is after it was stored.
+/// The values of a matrix after rounding to its storage format.
 pub fn stored(values: &[f32], weights: Weights) -> Vec<f32> {
-    use headroom_kernels::cpu::pack::{half_bits, half_value};
+    use headroom_kernels::reference::pack::{half_bits, half_value};
     let round = |&value: &f32| if weights == Weights::F32 { value } else { half_value(half_bits(value)) };
     values.iter().map(round).collect()
 }
 
 impl Run {
-    /// The compiled kernel, from the last run if that was the same: compiling takes longer than running.
+    /// The compiled kernel, reused from the last run if equal: compilation takes longer than the run.
     fn pipeline(&self, device: &wgpu::Device) -> wgpu::ComputePipeline {
         let key = format!("{:?} {:?} {:?}", self.kernel, self.weights, self.constants);
         LAST.with_borrow_mut(|last| match last {
@@ -84,7 +84,7 @@ impl Run {
         })
     }
 
-    /// What is in the buffers of those bindings afterwards.
+    /// Runs the kernel and reads the buffers of some bindings.
     pub fn read(&self, gpu: &Gpu, bindings: &[u32]) -> Vec<Vec<u32>> {
         let (device, queue) = (gpu.device(), gpu.queue());
         let pipeline = self.pipeline(device);
@@ -120,7 +120,7 @@ impl Run {
         bindings.iter().map(|binding| read_back(gpu, find(binding))).collect()
     }
 
-    /// The numbers of one binding.
+    /// Runs the kernel and reads the float32 numbers of one binding.
     pub fn numbers(&self, gpu: &Gpu, binding: u32) -> Vec<f32> {
         numbers(&self.read(gpu, &[binding])[0])
     }
@@ -134,7 +134,7 @@ fn read_back(gpu: &Gpu, buffer: &wgpu::Buffer) -> Vec<u32> {
     encoder.copy_buffer_to_buffer(buffer, 0, &copy, 0, buffer.size());
     gpu.queue().submit([encoder.finish()]);
     copy.slice(..).map_async(wgpu::MapMode::Read, |mapped| mapped.expect("it can be mapped"));
-    gpu.device().poll(wgpu::PollType::wait_indefinitely()).expect("the device goes on");
+    gpu.device().poll(wgpu::PollType::wait_indefinitely()).expect("the device still works");
     let view = copy.slice(..).get_mapped_range().expect("mapped");
     view.to_vec().chunks_exact(4).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]])).collect()
 }

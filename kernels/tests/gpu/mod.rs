@@ -1,4 +1,4 @@
-//! What the tests on a software adapter share: the adapter, tolerances, and the comparison.
+//! Shared parts of the tests on a software adapter: the adapter, tolerances, and the comparison.
 
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
@@ -8,22 +8,22 @@ use headroom_kernels::{
     rng::Stream,
     wgpu::{Gpu, Request, block_on},
 };
-use headroom_shared::gpt::{GptConfig, GptShape};
+use headroom_planner::gpt::{GptConfig, GptShape};
 
-/// How far a result may be from its twin's, with the reason.
+/// Maximum difference of a result from its twin's.
 #[derive(Clone, Copy, Debug)]
 pub struct Tolerance {
-    /// What is compared.
+    /// Name of the comparison.
     pub of: &'static str,
-    /// Absolute.
+    /// Absolute tolerance.
     pub atol: f32,
-    /// Relative to the twin's.
+    /// Tolerance relative to the twin's result.
     pub rtol: f32,
 }
 
-/// Every tolerance. Sums of C products of unit numbers come out in another order: about sqrt(C) * 2^-24 each.
+/// All tolerances. Sums of C products of unit numbers are computed in another order: about sqrt(C) * 2^-24 each.
 pub const TOLERANCES: &[Tolerance] = &[
-    // WGSL allows inverseSqrt 2 units in the last place; one sum of C.
+    // WGSL allows inverseSqrt an error of 2 units in the last place; one sum of C.
     Tolerance { of: "layernorm", atol: 1e-5, rtol: 1e-5 },
     // One addition.
     Tolerance { of: "encoder", atol: 1e-7, rtol: 1e-6 },
@@ -35,7 +35,7 @@ pub const TOLERANCES: &[Tolerance] = &[
     Tolerance { of: "attention", atol: 2e-5, rtol: 2e-5 },
     // A whole model of a few blocks, logits of size 1.
     Tolerance { of: "logits", atol: 3e-4, rtol: 1e-4 },
-    // The same with weights of 11 bits on one side only: of 2^-12 each, averaged over sums.
+    // Weights rounded to 11 bits on one side only: an error of 2^-12 each, averaged over sums.
     Tolerance { of: "logits of rounded weights", atol: 2e-2, rtol: 1e-2 },
     // exp of a difference of logits, divided by a sum.
     Tolerance { of: "probability", atol: 1e-6, rtol: 2e-4 },
@@ -46,7 +46,7 @@ fn tolerance(of: &str) -> Tolerance {
     *TOLERANCES.iter().find(|tolerance| tolerance.of == of).unwrap_or_else(|| panic!("no tolerance of {of}"))
 }
 
-/// The worst element beyond its tolerance, told; none where all are within it.
+/// Describes the worst element outside of its tolerance; `None` if all are within it.
 pub fn difference(of: &str, got: &[f32], want: &[f32]) -> Option<String> {
     let Tolerance { atol, rtol, .. } = tolerance(of);
     if got.len() != want.len() {
@@ -54,7 +54,7 @@ pub fn difference(of: &str, got: &[f32], want: &[f32]) -> Option<String> {
     }
     let excess = |(got, want): (&f32, &f32)| {
         let (difference, allowed) = ((got - want).abs(), atol + rtol * want.abs());
-        // Written so that a NaN is beyond every tolerance.
+        // Written so that NaN exceeds every tolerance.
         if difference <= allowed {
             f32::NEG_INFINITY
         } else if difference.is_nan() {
@@ -75,7 +75,7 @@ pub fn difference(of: &str, got: &[f32], want: &[f32]) -> Option<String> {
     ))
 }
 
-/// Compares, and sees to it that a wrong answer would have been found: one element off, and a NaN.
+/// Compares, and checks that the comparison detects a single wrong element and a NaN.
 #[track_caller]
 pub fn check(of: &str, got: &[f32], want: &[f32]) {
     assert!(!want.is_empty(), "{of}: nothing to compare");
@@ -91,7 +91,7 @@ pub fn check(of: &str, got: &[f32], want: &[f32]) {
     }
 }
 
-/// The adapter: on a machine with a GPU that one, else what Mesa or Chromium bring. A test that finds none fails.
+/// The adapter: a GPU if the machine has one, else the software adapter of Mesa or Chromium. Tests fail without one.
 pub fn gpu() -> Gpu {
     static GPU: OnceLock<Gpu> = OnceLock::new();
     let request = || match block_on(Gpu::request(Request::default())) {
@@ -104,20 +104,20 @@ pub fn gpu() -> Gpu {
     GPU.get_or_init(request).clone()
 }
 
-/// Normal numbers of a deviation, seeded.
+/// Seeded normal numbers with a standard deviation.
 pub fn normals(n: usize, deviation: f32, seed: u64) -> Vec<f32> {
     let mut stream = Stream::new(seed, 0);
     #[expect(clippy::cast_possible_truncation, reason = "rounded to the type that is tested")]
     (0..n).map(|_| stream.normal() as f32 * deviation).collect()
 }
 
-/// Tokens of a vocabulary, seeded.
+/// Seeded tokens of a vocabulary.
 pub fn tokens(n: usize, vocab_size: u64, seed: u64) -> Vec<u32> {
     let mut stream = Stream::new(seed, 1);
     (0..n).map(|_| u32::try_from(stream.below(vocab_size)).expect("small")).collect()
 }
 
-/// A model's shape.
+/// A configuration of these sizes, without dropout.
 pub fn config(n_layer: u64, n_head: u64, n_embd: u64, block_size: u64, vocab_size: u64, bias: bool) -> GptConfig {
     GptConfig::new(GptShape { n_layer, n_head, n_embd, block_size, vocab_size, dropout: 0.0, bias }).expect("valid")
 }

@@ -1,5 +1,5 @@
-// What the kernels of a linear layer share: inp (n, C), weight (OC, C) in blocks, bias (OC) or none -> out (n, OC). Where
-// the weight is in pieces each is a dispatch of its own with rows FIRST.. of ROWS. Before it: after.wgsl.
+// Shared part of the linear layers: inp (n, C), weight (OC, C) in blocks, bias (OC) or none -> out (n, OC). If the
+// weight is split into pieces, each has its own dispatch, with ROWS rows from FIRST. Preceded by after.wgsl.
 
 override C: u32 = 64u;
 override FIRST: u32 = 0u;
@@ -10,7 +10,7 @@ override BIAS: bool = true;
 @group(0) @binding(1) var<storage, read> inp: array<vec4<f32>>;
 @group(0) @binding(3) var<storage, read> bias: array<f32>;
 
-// Writes a row's product into the result whose token begins at `start`.
+// Writes a row's product to the output, whose token begins at `start`.
 fn store(start: u32, row: u32, y: f32) {
     if row < ROWS {
         let o = FIRST + row;
@@ -26,7 +26,7 @@ fn store(start: u32, row: u32, y: f32) {
     }
 }
 
-// The same of four rows, `stride` apart.
+// Writes the products of four rows, `stride` apart.
 fn store_four(start: u32, row: u32, stride: u32, y: vec4<f32>) {
     store(start, row, y.x);
     store(start, row + stride, y.y);

@@ -1,19 +1,19 @@
-// What a pass over some tokens is told; `Pass` in wgpu/pass.rs writes it.
+// Settings of a pass over some tokens, written by `Pass` in wgpu/pass.rs.
 
 struct Pass {
     // Position of the first token.
     first: u32,
-    // Tokens of this pass.
+    // Number of tokens in the pass.
     n: u32,
-    // The head that attention weights are asked of.
+    // Head whose attention weights are computed.
     head: u32,
-    // Key of this draw's noise.
+    // Key of the random numbers of this draw.
     key: u32,
-    // Tokens kept, the likeliest; 0 keeps all.
+    // Number of most likely tokens kept; 0 keeps all.
     top_k: u32,
-    // Candidates to tell with their probabilities.
+    // Number of candidates to return with their probabilities.
     n_top: u32,
-    // What logits are divided by; 0 takes the likeliest token.
+    // Divisor of the logits; 0 selects the most likely token.
     temperature: f32,
     unused: u32,
 }

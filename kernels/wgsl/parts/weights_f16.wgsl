@@ -1,4 +1,4 @@
-// The same bytes as weights_packed.wgsl, read as f16 by devices that have it.
+// The layout of weights_packed.wgsl, read as f16 by devices that support it.
 
 enable f16;
 
@@ -9,7 +9,7 @@ struct Halves {
 
 @group(0) @binding(2) var<storage, read> weight: array<Halves>;
 
-// Groups from one block of a row to the next.
+// Groups between consecutive blocks of a row.
 const BLOCK: u32 = 4u;
 
 struct Columns {

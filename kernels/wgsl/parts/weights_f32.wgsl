@@ -1,9 +1,9 @@
-// A matrix of f32 in blocks of 4 rows by 8 columns, as cpu/pack.rs lays them out: (OC / 4, C / 8, 2, 4) groups of four
-// columns. Neighbouring invocations take neighbouring rows of a block, so that what they read lies side by side.
+// Float32 matrix in blocks of 4 rows by 8 columns, as packed by reference/pack.rs: (OC / 4, C / 8, 2, 4) groups of four
+// columns. Adjacent invocations read adjacent rows of a block, so their reads are contiguous.
 
 @group(0) @binding(2) var<storage, read> weight: array<vec4<f32>>;
 
-// Groups from one block of a row to the next.
+// Groups between consecutive blocks of a row.
 const BLOCK: u32 = 8u;
 
 struct Columns {

@@ -1,9 +1,9 @@
-// A matrix in half precision, two numbers a word, in blocks of 4 rows by 8 columns, as cpu/pack.rs lays them out:
-// (OC / 4, C / 8, 4) groups of eight columns. Arithmetic is in f32; no device needs to know f16.
+// Half-precision matrix, two numbers per word, in blocks of 4 rows by 8 columns, as packed by reference/pack.rs: (OC /
+// 4, C / 8, 4) groups of eight columns. Arithmetic is in f32, so the device need not support f16.
 
 @group(0) @binding(2) var<storage, read> weight: array<vec4<u32>>;
 
-// Groups from one block of a row to the next.
+// Groups between consecutive blocks of a row.
 const BLOCK: u32 = 4u;
 
 struct Columns {

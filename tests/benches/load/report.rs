@@ -1,21 +1,21 @@
-//! The figures of one run, and which bar they miss.
+//! The figures of one run, and the limits that they miss.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use crate::{Size, viewer::Seen};
+use crate::{Size, viewer::ViewerCounts};
 
-/// Cores of the server, at most.
+/// Limit of the server's cores.
 const CORES_MAX: f64 = 1.0;
-/// And where one person watches: a two-hundredth of a core, the library that plays eight cards included.
+/// Limit with one viewer: a two-hundredth of a core, including the library that plays eight GPUs.
 const CORES_OF_ONE_MAX: f64 = 0.005;
-/// From a reading to a viewer's socket, of 99 in 100.
+/// Limit of the 99th percentile of the latency, from a reading to a viewer's socket.
 const LATENCY_MS_MAX: f64 = 50.0;
-/// Readings a second are ten; a window may cut one off at either side.
+/// Readings that may be cut off at the ends of the window; there are ten per second.
 const CUT_OFF: u64 = 2;
 
-/// The figures.
+/// The figures of a run of the benchmark.
 #[derive(Debug)]
 pub struct Report {
     pub size: Size,
@@ -23,26 +23,26 @@ pub struct Report {
     pub join_s: f64,
     pub server_cores: f64,
     pub server_cores_alone: f64,
-    /// Of each of its threads, by their names.
+    /// Cores of each thread, by name.
     pub server_threads: BTreeMap<String, f64>,
     pub server_resident_bytes: u64,
     pub client_cores: f64,
-    pub seen: Vec<Seen>,
+    pub seen: Vec<ViewerCounts>,
 }
 
 impl Report {
-    fn sum(&self, of: impl Fn(&Seen) -> u64) -> u64 {
+    fn sum(&self, of: impl Fn(&ViewerCounts) -> u64) -> u64 {
         self.seen.iter().map(of).sum()
     }
 
-    /// From the quickest to the slowest.
+    /// Returns all latencies, sorted.
     fn latencies_us(&self) -> Vec<u64> {
         let mut all: Vec<u64> = self.seen.iter().flat_map(|seen| seen.latencies_us.iter().copied()).collect();
         all.sort_unstable();
         all
     }
 
-    /// As a line.
+    /// Returns the figures as one line of JSON.
     pub fn json(&self) -> Value {
         let latencies = self.latencies_us();
         let latency_ms = |in_a_thousand| at(&latencies, in_a_thousand).map(|us| us as f64 / 1000.0);
@@ -52,7 +52,7 @@ impl Report {
         let threads: BTreeMap<_, _> =
             self.server_threads.iter().map(|(name, cores)| (name, rounded(100.0 * cores))).collect();
         json!({
-            "bench": "load", "viewers": self.size.n_viewers, "cards": self.size.n_cards, "wall_s": rounded(self.wall_s),
+            "bench": "load", "viewers": self.size.n_viewers, "cards": self.size.n_gpus, "wall_s": rounded(self.wall_s),
             "join_s": rounded(self.join_s), "server_cores": rounded(self.server_cores),
             "server_cores_without_viewers": rounded(self.server_cores_alone),
             "server_core_percent": rounded(100.0 * self.server_cores), "server_threads_core_percent": threads,
@@ -66,7 +66,7 @@ impl Report {
         })
     }
 
-    /// Readings that there were: ten a second, of whole seconds.
+    /// Returns the number of readings: ten per second of the measurement.
     fn n_readings(&self) -> u64 {
         self.size.seconds * 10
     }
@@ -75,7 +75,7 @@ impl Report {
         self.seen.iter().filter(|seen| seen.ended.is_some()).count()
     }
 
-    /// What is not as it has to be.
+    /// Returns the limits that are missed.
     pub fn missed(&self) -> Vec<String> {
         let mut missed = Vec::new();
         let cores_max = if self.size.n_viewers == 1 { CORES_OF_ONE_MAX } else { CORES_MAX };
@@ -90,7 +90,7 @@ impl Report {
         if least.is_none_or(|least| least + CUT_OFF < most * 19 / 20) {
             missed.push(format!("a viewer has {least:?} readings of {most}"));
         }
-        // With no reading at all the count above says so.
+        // Without any reading, the count above reports the failure.
         let p99 = at(&self.latencies_us(), 990).map_or(0.0, |us| us as f64 / 1000.0);
         if p99 >= LATENCY_MS_MAX {
             missed
@@ -100,7 +100,7 @@ impl Report {
     }
 }
 
-/// The value that so many in a thousand are not above.
+/// Returns a quantile of sorted values, in thousandths.
 fn at(sorted: &[u64], in_a_thousand: usize) -> Option<u64> {
     let last = sorted.len().checked_sub(1)?;
     sorted.get(last * in_a_thousand / 1000).copied()

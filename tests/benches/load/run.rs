@@ -1,4 +1,4 @@
-//! The course of it: the program starts, viewers come, all of them are watched for a while.
+//! The course of the benchmark: start the program, connect viewers, and measure for a while.
 
 use std::{
     error::Error,
@@ -24,14 +24,14 @@ use crate::{
     viewer::{Viewer, join},
 };
 
-/// Viewers that come at once: a browser's greeting is answered before the next ones are, and the server has a bound.
+/// Number of viewers that connect concurrently. The server limits connections whose handshake is not finished.
 const JOINING_AT_ONCE: usize = 32;
-/// For what has begun to run evenly.
+/// Time to settle before the measurement.
 const SETTLE: Duration = Duration::from_secs(3);
-/// Files beside viewers' sockets.
+/// Open files other than the viewers' sockets.
 const OTHER_FILES: u64 = 64;
 
-/// Measures.
+/// Runs the benchmark.
 pub fn run(size: Size) -> Result<Report, Box<dyn Error>> {
     let n_files = size.n_viewers as u64 + OTHER_FILES;
     let limit = getrlimit(Resource::Nofile);
@@ -41,7 +41,7 @@ pub fn run(size: Size) -> Result<Report, Box<dyn Error>> {
     }
     let headroom = program()?;
     let folder = tempfile::tempdir()?;
-    let stage = Stage::new(folder.path(), &[], &Scenario::of_cards(size.n_cards))?;
+    let stage = Stage::new(folder.path(), &[], &Scenario::of_gpus(size.n_gpus))?;
     let server = Server::start_with(&headroom, |command| {
         command.env("HEADROOM_NVML", stage.library());
     });
@@ -49,7 +49,7 @@ pub fn run(size: Size) -> Result<Report, Box<dyn Error>> {
     runtime::Builder::new_current_thread().enable_all().build()?.block_on(measure(size, &server, &token))
 }
 
-/// The program: the one that is named, else that of the same build.
+/// Returns the program: that of `HEADROOM_BIN`, otherwise that of the same build.
 fn program() -> Result<PathBuf, Box<dyn Error>> {
     if let Some(path) = std::env::var_os("HEADROOM_BIN") {
         return Ok(path.into());
@@ -62,14 +62,14 @@ fn program() -> Result<PathBuf, Box<dyn Error>> {
     Err("there is no program to measure: `cargo build --release --package headroom-agent` builds it".into())
 }
 
-/// A token of its own, as Prometheus would have one.
+/// Creates an access token, as for Prometheus.
 fn token(headroom: &Path, server: &Server) -> Result<String, Box<dyn Error>> {
     let mut command = Command::new(headroom);
     let output = command.args(["token", "add", "load", "--data-dir"]).arg(server.folder()).output()?;
     if !output.status.success() {
         return Err(String::from_utf8_lossy(&output.stderr).into());
     }
-    // The agent looks for new tokens once a second.
+    // The agent reloads tokens once per second.
     std::thread::sleep(Duration::from_secs(2));
     Ok(String::from_utf8(output.stdout)?.trim().to_owned())
 }

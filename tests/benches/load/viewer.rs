@@ -1,4 +1,4 @@
-//! One viewer: a socket that says hello and then reads, and what it saw.
+//! A viewer: a socket that authenticates and then reads, and its counts.
 
 use std::{
     error::Error,
@@ -11,47 +11,47 @@ use std::{
 };
 
 use futures_util::{SinkExt, StreamExt};
-use headroom_shared::protocol::{ClientMessage, PROTOCOL_VERSION, ServerMessage};
+use headroom_protocol::{ClientMessage, PROTOCOL_VERSION, ServerMessage};
 use tokio::net::TcpStream;
 use tokio_tungstenite::{
     WebSocketStream, client_async_with_config,
     tungstenite::{Message, client::IntoClientRequest, protocol::WebSocketConfig},
 };
 
-/// What a socket reads at once; the library's own 128 KiB would be the most that this program holds.
+/// Read buffer of a socket in bytes. The library's default of 128 KiB would be most of this process's memory.
 const READ_BYTES: usize = 8 * 1024;
 
-/// What a viewer saw while it was measured.
+/// The counts of a viewer during the measurement.
 #[derive(Clone, Debug, Default)]
-pub struct Seen {
-    /// Messages of telemetry.
+pub struct ViewerCounts {
+    /// Telemetry messages.
     pub n_telemetry: u64,
     /// All messages.
     pub n_messages: u64,
-    /// Bytes of them.
+    /// Bytes of all messages.
     pub n_bytes: u64,
-    /// Numbers that were left out.
+    /// Missing sequence numbers.
     pub n_gaps: u64,
-    /// Messages that the server says it dropped.
+    /// Messages that the server reports as dropped.
     pub n_lost: u64,
-    /// From each reading's time to here.
+    /// Time from each reading to its receipt, in microseconds.
     pub latencies_us: Vec<u64>,
-    /// Why it ended before its time.
+    /// Why the connection ended early.
     pub ended: Option<String>,
     last_seq: Option<u64>,
 }
 
-/// A viewer and what it saw.
+/// A viewer and its counts.
 #[derive(Clone, Debug, Default)]
-pub struct Viewer(Arc<Mutex<Seen>>);
+pub struct Viewer(Arc<Mutex<ViewerCounts>>);
 
 impl Viewer {
-    /// What it saw so far.
-    pub fn seen(&self) -> MutexGuard<'_, Seen> {
+    /// Returns the counts so far.
+    pub fn seen(&self) -> MutexGuard<'_, ViewerCounts> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads until the server ends it, which is before its time; counts while `measuring`.
+    /// Reads until the connection ends, which is an error; counts while `measuring` is set.
     pub async fn watch(self, mut socket: WebSocketStream<TcpStream>, measuring: Arc<AtomicBool>) {
         let why = loop {
             match socket.next().await {
@@ -60,7 +60,7 @@ impl Viewer {
                         break error.to_string();
                     }
                 }
-                // Pings are answered by the library, with the next reading.
+                // The library answers pings together with the next reading.
                 Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
                 Some(Ok(other)) => break format!("{other:?}"),
                 Some(Err(error)) => break error.to_string(),
@@ -71,7 +71,7 @@ impl Viewer {
     }
 }
 
-impl Seen {
+impl ViewerCounts {
     fn take(&mut self, text: &str, measuring: bool) -> Result<(), Box<dyn Error>> {
         let now_us = SystemTime::now().duration_since(UNIX_EPOCH)?.as_micros();
         if measuring {
@@ -90,7 +90,7 @@ impl Seen {
         }
         match serde_json::from_str(text)? {
             ServerMessage::Telemetry(_) => Err("telemetry begins otherwise than this program reads it".into()),
-            ServerMessage::Refused(refusal) => Err(refusal.message.into()),
+            ServerMessage::Refused(refusal) => Err(refusal.message.en.into()),
             ServerMessage::Lost { n_messages } => {
                 self.n_lost += n_messages;
                 Ok(())
@@ -100,7 +100,8 @@ impl Seen {
     }
 }
 
-/// Number and time of a message of telemetry, off its head: reading all of it would measure this program.
+/// Returns the sequence number and the time of a telemetry message. Only its head is parsed, because parsing all of it
+/// would measure this process.
 fn telemetry(text: &str) -> Option<(u64, u64)> {
     let rest = text.strip_prefix(r#"{"type":"telemetry","seq":"#)?;
     let (seq, rest) = rest.split_once(r#","time_ms":"#)?;
@@ -108,7 +109,7 @@ fn telemetry(text: &str) -> Option<(u64, u64)> {
     Some((seq.parse().ok()?, time_ms.parse().ok()?))
 }
 
-/// Opens a socket as a page of the server's own does, and is let in.
+/// Opens a socket in the same way as the server's own page, and authenticates.
 pub async fn join(address: SocketAddr, token: &str) -> Result<WebSocketStream<TcpStream>, Box<dyn Error>> {
     let stream = TcpStream::connect(address).await?;
     stream.set_nodelay(true)?;

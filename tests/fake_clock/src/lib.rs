@@ -1,24 +1,21 @@
-//! A wall clock that tests set, for programs that run as processes of their own: a library whose `clock_gettime` adds
-//! the seconds in a file to the time of day. The dynamic loader of Linux puts it before the C library's (`LD_PRELOAD`);
-//! the other clocks of the machine stay as they are.
+//! A wall clock for tests of separate processes: a library whose `clock_gettime` adds an offset from a file to the time
+//! of day. Linux's dynamic loader places it before the C library (`LD_PRELOAD`). Other clocks are unchanged.
 
-use std::{env, io, path::PathBuf};
+use std::{io, path::PathBuf};
 
-/// The variable with the path of the file of seconds, as `31536000` or `-5`. No file is no shift.
+use headroom_built_library::built_library;
+
+/// The environment variable with the path of the file. The file has the offset in seconds, such as `31536000` or `-5`;
+/// without the file the offset is 0.
 pub const VARIABLE: &str = "HEADROOM_FAKE_CLOCK";
 
-/// The library as cargo built it: beside the executable of a test that names this package under `[dev-dependencies]`.
+/// Returns the path of the built library. Cargo places it beside the executable of a test that has this package in
+/// `[dev-dependencies]`.
 ///
 /// # Errors
-/// It is not there.
+/// The library is not there.
 pub fn library() -> io::Result<PathBuf> {
-    let name = format!("{}headroom_fake_clock{}", env::consts::DLL_PREFIX, env::consts::DLL_SUFFIX);
-    let executable = env::current_exe()?;
-    let folders = executable.ancestors().skip(1).take(2).flat_map(|folder| [folder.to_owned(), folder.join("deps")]);
-    let mut paths = folders.map(|folder| folder.join(&name));
-    paths
-        .find(|path| path.is_file())
-        .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("cargo built no {name} beside this test")))
+    built_library("headroom_fake_clock")
 }
 
 #[cfg(target_os = "linux")]
@@ -27,7 +24,7 @@ mod preloaded {
 
     use rustix::time::{ClockId, clock_gettime as read};
 
-    /// Seconds and nanoseconds, as C has them on 64-bit machines.
+    /// C's `timespec` on 64-bit machines.
     #[repr(C)]
     pub struct Timespec {
         seconds: i64,
@@ -41,10 +38,10 @@ mod preloaded {
         file.and_then(|seconds| seconds.trim().parse().ok()).unwrap_or(0)
     }
 
-    /// The C library's `clock_gettime`, with a shifted time of day.
+    /// Replaces the C library's `clock_gettime`, with an offset to the time of day.
     ///
     /// # Safety
-    /// `out` is null or a place for a [`Timespec`].
+    /// `out` is null or valid for writing a [`Timespec`].
     #[unsafe(no_mangle)]
     pub unsafe extern "C" fn clock_gettime(clock: c_int, out: *mut Timespec) -> c_int {
         let (id, shift) = match clock {
@@ -61,7 +58,7 @@ mod preloaded {
         let now = read(id);
         if !out.is_null() {
             let shifted = Timespec { seconds: now.tv_sec.saturating_add(shift), nanoseconds: now.tv_nsec };
-            // SAFETY: the caller gives a place for it.
+            // SAFETY: `out` is not null, and the caller promises that it is valid for writing.
             unsafe { out.write(shifted) };
         }
         0

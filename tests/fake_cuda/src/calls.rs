@@ -1,10 +1,10 @@
-//! The C symbols, as cuda.h declares them.
+//! The C symbols declared in cuda.h.
 //!
-//! SAFETY, of every one: the caller gives pointers to what cuda.h says, which may be read or written as it says there,
-//! or null only where it says so; nothing is kept of them.
+//! SAFETY, for every symbol: the caller passes pointers that are valid for the reads and writes that cuda.h specifies,
+//! and null only where it permits null. No pointer is kept after the call.
 
-mod card;
 mod copy;
+mod gpu;
 mod launch;
 mod memory;
 mod module;
@@ -17,32 +17,32 @@ pub use stream::{check as check_stream, exists as stream_exists};
 
 use crate::{
     code,
-    state::{Answer, Handle},
+    state::{CallResult, Handle},
 };
 
-/// Writes an answer where the caller wants it.
+/// Writes a result to the caller's memory.
 ///
 /// # Safety
-/// As of every symbol.
-pub unsafe fn put<T>(out: *mut T, value: T) -> Answer {
+/// As for every symbol.
+pub unsafe fn put<T>(out: *mut T, value: T) -> CallResult {
     if out.is_null() {
         return Err(code::INVALID_VALUE);
     }
-    // SAFETY: not null, and the caller's to be written.
+    // SAFETY: not null, and valid for writing.
     unsafe { out.write(value) };
     Ok(())
 }
 
-/// Writes as much of a text as there is room for, with its end.
+/// Writes a text with its terminator, truncated to the caller's buffer.
 ///
 /// # Safety
-/// As of every symbol.
-pub unsafe fn put_text(out: *mut c_char, room: usize, text: &str) -> Answer {
+/// As for every symbol.
+pub unsafe fn put_text(out: *mut c_char, room: usize, text: &str) -> CallResult {
     if out.is_null() || room == 0 {
         return Err(code::INVALID_VALUE);
     }
     let length = text.len().min(room - 1);
-    // SAFETY: the caller has that much room there.
+    // SAFETY: the caller's buffer has that size.
     unsafe {
         out.cast::<u8>().copy_from_nonoverlapping(text.as_ptr(), length);
         out.add(length).write(0);
@@ -50,7 +50,7 @@ pub unsafe fn put_text(out: *mut c_char, room: usize, text: &str) -> Answer {
     Ok(())
 }
 
-/// A number as a handle.
+/// Converts a number to a handle.
 pub fn handle(number: usize) -> Handle {
     std::ptr::without_provenance_mut(number)
 }

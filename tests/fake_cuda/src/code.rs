@@ -1,4 +1,4 @@
-//! Table of the driver's codes that are answered here, with cuda.h's names and the driver's words.
+//! Table of the driver codes used here, with cuda.h's names and the driver's descriptions.
 
 use std::ffi::CStr;
 
@@ -6,9 +6,9 @@ macro_rules! codes {
     ($($name:ident = $number:literal, $full:literal, $description:literal;)*) => {
         $(#[doc = $description] pub const $name: u32 = $number;)*
 
-        /// The name and the words of a code.
+        /// Returns the name and the description of a code.
         #[must_use]
-        pub fn told(code: u32) -> Option<(&'static CStr, &'static CStr)> {
+        pub fn describe(code: u32) -> Option<(&'static CStr, &'static CStr)> {
             match code {
                 $($number => {
                     let name = CStr::from_bytes_with_nul(concat!($full, "\0").as_bytes());

@@ -7,22 +7,22 @@ use std::{
 };
 
 use headroom_emulator::Change;
-use headroom_ptx::{Allocation, Launch, Mistake, Module, mutations};
+use headroom_ptx::{Allocation, Launch, MistakeKind, Module, mutations};
 
 use crate::{
-    code, here,
-    state::{Answer, State, complain},
+    code, launch_settings,
+    state::{CallResult, State, complain},
 };
 
-/// Files that were read, by their texts: each test opens the card anew and loads the same ones.
+/// Parsed modules by their text, because each test opens the GPU again and loads the same ones.
 static MODULES: LazyLock<Mutex<BTreeMap<String, Arc<Module>>>> = LazyLock::new(Mutex::default);
 
-/// The file of a text, where this thread's launches run the PTX.
+/// Returns the parsed module if this thread's launches run the PTX.
 ///
 /// # Errors
-/// What in it is not known.
+/// The module has something unknown.
 pub fn module(text: &str) -> Result<Option<Arc<Module>>, String> {
-    if here::is_compiled() { read(text).map(Some) } else { Ok(None) }
+    if launch_settings::is_compiled() { read(text).map(Some) } else { Ok(None) }
 }
 
 fn read(text: &str) -> Result<Arc<Module>, String> {
@@ -35,9 +35,9 @@ fn read(text: &str) -> Result<Arc<Module>, String> {
     Ok(module)
 }
 
-/// The file, with the mistake that this thread wants in an entry.
+/// Returns the module, with the mutation of an entry that this thread selects.
 fn mutated(module: &Arc<Module>, entry: &str) -> Result<Arc<Module>, u32> {
-    let Some(name) = here::mutation(entry) else { return Ok(Arc::clone(module)) };
+    let Some(name) = launch_settings::mutation(entry) else { return Ok(Arc::clone(module)) };
     let refused = |what: String| {
         complain(what);
         code::NOT_FOUND
@@ -48,7 +48,8 @@ fn mutated(module: &Arc<Module>, entry: &str) -> Result<Arc<Module>, u32> {
     read(&text).map_err(|error| refused(format!("{entry} with {name}: {error}")))
 }
 
-/// Learns what the host did to the memory since this was called last. What it wrote before the first time is not known.
+/// Applies the host's changes of memory since the last call. Memory that was written before the first call counts as
+/// uninitialised.
 pub fn follow(state: &mut State) {
     for change in state.emulator.changes() {
         match change {
@@ -59,26 +60,26 @@ pub fn follow(state: &mut State) {
     }
 }
 
-/// Runs an entry to its end, or to its first mistake.
+/// Runs an entry to completion, or to its first mistake.
 ///
 /// # Safety
-/// Each argument is the address of a value of the parameter's size, as for the driver's own call.
+/// Each argument points to a value of its parameter's size, as for the driver's own call.
 ///
 /// # Errors
-/// The code of what is refused.
+/// The driver's code, if the launch is rejected.
 pub unsafe fn launch(
     state: &mut State,
     module: &Arc<Module>,
     entry: &str,
     launch: Launch,
     arguments: &[*const c_void],
-) -> Answer {
+) -> CallResult {
     let module = mutated(module, entry)?;
     let known = module.parameters(entry).ok_or(code::NOT_FOUND)?;
     let mut parameters = vec![];
     for (parameter, argument) in known.iter().zip(arguments) {
         parameters.resize(parameter.offset as usize, 0);
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller promises it.
         let value = unsafe { std::slice::from_raw_parts(argument.cast::<u8>(), parameter.bytes as usize) };
         parameters.extend_from_slice(value);
     }
@@ -91,12 +92,12 @@ pub unsafe fn launch(
     Ok(())
 }
 
-/// What a card would say of it, as far as it would notice.
-const fn code_of(mistake: &Mistake) -> u32 {
+/// Returns the code that a GPU would report, for mistakes that a GPU detects.
+const fn code_of(mistake: &MistakeKind) -> u32 {
     match mistake {
-        Mistake::OutOfBounds { .. } => code::ILLEGAL_ADDRESS,
-        Mistake::Misaligned { .. } => code::MISALIGNED_ADDRESS,
-        Mistake::TimedOut { .. } => code::LAUNCH_TIMEOUT,
+        MistakeKind::OutOfBounds { .. } => code::ILLEGAL_ADDRESS,
+        MistakeKind::Misaligned { .. } => code::MISALIGNED_ADDRESS,
+        MistakeKind::TimedOut { .. } => code::LAUNCH_TIMEOUT,
         _ => code::LAUNCH_FAILED,
     }
 }

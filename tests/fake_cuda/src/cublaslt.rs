@@ -1,6 +1,6 @@
-//! The C symbols of cuBLASLt, as cublasLt.h declares them: what our host uses of it, over the memory of the fake card.
+//! The C symbols of cuBLASLt declared in cublasLt.h that the host uses, operating on the memory of the emulated GPU.
 //!
-//! SAFETY, of every one: as of the driver's, in `calls.rs`.
+//! SAFETY, for every symbol: as for the driver's symbols in `calls.rs`.
 #![allow(non_snake_case, reason = "names of cublasLt.h")]
 
 mod product;
@@ -8,6 +8,7 @@ mod product;
 use std::{
     collections::{BTreeMap, BTreeSet},
     ffi::{CStr, c_char, c_int, c_uint, c_void},
+    sync::{LazyLock, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -15,7 +16,7 @@ use crate::{
     Algorithm,
     calls::{handle, put},
     code,
-    state::{self, Answer, Handle, State, complain},
+    state::{self, CallResult, Handle, State, complain},
 };
 use product::{Addresses, Matrix, Operation};
 
@@ -25,18 +26,24 @@ const INVALID_VALUE: u32 = 7;
 const EXECUTION_FAILED: u32 = 13;
 const NOT_SUPPORTED: u32 = 15;
 
-/// What tells an algorithm of this library from other bytes.
+/// Marks an algorithm of this library.
 const MARK: u64 = 0x4845_4144_524f_4f4d;
 
-/// What the library gave handles for, and did.
+/// The objects behind the library's handles, and its counters.
 #[derive(Debug, Default)]
-pub struct Products {
+struct Products {
     states: BTreeSet<usize>,
     descs: BTreeMap<usize, Desc>,
     layouts: BTreeMap<usize, Matrix>,
     preferences: BTreeMap<usize, Preference>,
-    /// Products so far.
+    /// Number of executed GEMMs.
     n: u64,
+}
+
+/// Returns the objects and counters. The caller holds no other guard of them.
+fn objects() -> MutexGuard<'static, Products> {
+    static PRODUCTS: LazyLock<Mutex<Products>> = LazyLock::new(Mutex::default);
+    PRODUCTS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// cublasLtMatmulDesc_t.
@@ -47,7 +54,7 @@ struct Desc {
     bias: u64,
 }
 
-/// cublasLtMatmulPreference_t; before anybody says more there is no room, and every scheme is allowed.
+/// cublasLtMatmulPreference_t; by default there is no workspace, and every reduction scheme is permitted.
 #[derive(Clone, Copy, Debug)]
 struct Preference {
     workspace_bytes: u64,
@@ -72,17 +79,17 @@ impl Proposal {
     }
 }
 
-/// A call that is of no card.
-fn any(answer: impl FnOnce(&mut State) -> Answer) -> u32 {
+/// Runs a call that concerns no GPU.
+fn any(answer: impl FnOnce(&mut State) -> CallResult) -> u32 {
     through(state::apart(|answer| state::begun(answer), answer))
 }
 
-/// A call that is of the card whose context is this thread's.
-fn on_card(answer: impl FnOnce(&mut State) -> Answer) -> u32 {
+/// Runs a call on the GPU whose context is current.
+fn on_gpu(answer: impl FnOnce(&mut State) -> CallResult) -> u32 {
     through(state::apart(|answer| state::in_context(|state, _| answer(state)), answer))
 }
 
-/// What the library says where the driver says this.
+/// Converts a driver code to the library's status.
 fn through((driver, status): (u32, u32)) -> u32 {
     match driver {
         code::SUCCESS => status,
@@ -91,26 +98,26 @@ fn through((driver, status): (u32, u32)) -> u32 {
     }
 }
 
-/// Says what was wrong with a call.
+/// Reports an invalid call.
 fn wrong(what: impl std::fmt::Display) -> u32 {
     complain(format_args!("cuBLASLt: {what}"));
     INVALID_VALUE
 }
 
-/// What a handle stands for.
+/// Returns the object of a handle.
 fn of<T: Copy>(all: &BTreeMap<usize, T>, handle: Handle, what: &str) -> Result<T, u32> {
-    all.get(&handle.addr()).copied().ok_or_else(|| wrong(format_args!("there is no such {what}")))
+    all.get(&handle.addr()).copied().ok_or_else(|| wrong(format_args!("the {what} does not exist")))
 }
 
-/// An attribute's value, of the size that it has to have.
+/// Reads an attribute's value and checks its size.
 ///
 /// # Safety
-/// As of every symbol.
+/// As for every symbol.
 unsafe fn value<const N: usize>(from: *const c_void, bytes: usize) -> Result<[u8; N], u32> {
     if from.is_null() || bytes != N {
-        return Err(wrong(format_args!("an attribute of {N} bytes is given as {bytes}")));
+        return Err(wrong(format_args!("an attribute has {bytes} bytes instead of {N}")));
     }
-    // SAFETY: the caller has that many bytes there.
+    // SAFETY: the caller promises that many bytes.
     Ok(unsafe { from.cast::<[u8; N]>().read_unaligned() })
 }
 
@@ -124,7 +131,7 @@ extern "C" fn cublasLtGetVersion() -> usize {
     version
 }
 
-fn told(status: c_uint) -> (&'static CStr, &'static CStr) {
+fn describe(status: c_uint) -> (&'static CStr, &'static CStr) {
     match status {
         SUCCESS => (c"CUBLAS_STATUS_SUCCESS", c"success"),
         NOT_INITIALIZED => (c"CUBLAS_STATUS_NOT_INITIALIZED", c"the library was not initialized"),
@@ -137,47 +144,47 @@ fn told(status: c_uint) -> (&'static CStr, &'static CStr) {
 
 #[unsafe(no_mangle)]
 extern "C" fn cublasLtGetStatusName(status: c_uint) -> *const c_char {
-    told(status).0.as_ptr()
+    describe(status).0.as_ptr()
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn cublasLtGetStatusString(status: c_uint) -> *const c_char {
-    told(status).1.as_ptr()
+    describe(status).1.as_ptr()
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cublasLtCreate(out: *mut Handle) -> c_uint {
-    on_card(|state| {
+    on_gpu(|state| {
         let answer = state.scenario()?.cublaslt.create;
         if answer != SUCCESS {
             return Err(answer);
         }
         let number = state.new_handle();
-        state.products.states.insert(number);
+        objects().states.insert(number);
         unsafe { put(out, handle(number)) }
     })
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn cublasLtDestroy(library: Handle) -> c_uint {
-    on_card(|state| if state.products.states.remove(&library.addr()) { Ok(()) } else { Err(NOT_INITIALIZED) })
+    on_gpu(|_| if objects().states.remove(&library.addr()) { Ok(()) } else { Err(NOT_INITIALIZED) })
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cublasLtMatmulDescCreate(out: *mut Handle, compute: c_uint, scale: c_uint) -> c_uint {
     any(|state| {
         if (compute, scale) != (68, 0) {
-            return Err(wrong(format_args!("sums of kind {compute} and factors of kind {scale}")));
+            return Err(wrong(format_args!("compute type {compute} and scale type {scale} are not emulated")));
         }
         let number = state.new_handle();
-        state.products.descs.insert(number, Desc::default());
+        objects().descs.insert(number, Desc::default());
         unsafe { put(out, handle(number)) }
     })
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn cublasLtMatmulDescDestroy(desc: Handle) -> c_uint {
-    any(|state| state.products.descs.remove(&desc.addr()).map(|_| ()).ok_or_else(|| wrong("a description twice")))
+    any(|_| objects().descs.remove(&desc.addr()).map(|_| ()).ok_or_else(|| wrong("the description is destroyed twice")))
 }
 
 #[unsafe(no_mangle)]
@@ -187,13 +194,14 @@ unsafe extern "C" fn cublasLtMatmulDescSetAttribute(
     from: *const c_void,
     bytes: usize,
 ) -> c_uint {
-    any(|state| {
-        let desc = state.products.descs.get_mut(&desc.addr()).ok_or_else(|| wrong("there is no such description"))?;
+    any(|_| {
+        let mut objects = objects();
+        let desc = objects.descs.get_mut(&desc.addr()).ok_or_else(|| wrong("the description does not exist"))?;
         match attribute {
             3 | 4 => {
                 let transpose = i32::from_ne_bytes(unsafe { value(from, bytes) }?);
                 desc.transposed[attribute as usize - 3] = transpose == 1;
-                if matches!(transpose, 0 | 1) { Ok(()) } else { Err(wrong("a transpose of another kind")) }
+                if matches!(transpose, 0 | 1) { Ok(()) } else { Err(wrong("the transpose is not emulated")) }
             }
             7 => {
                 let epilogue = u32::from_ne_bytes(unsafe { value(from, bytes) }?);
@@ -204,7 +212,7 @@ unsafe extern "C" fn cublasLtMatmulDescSetAttribute(
                 desc.bias = u64::from_ne_bytes(unsafe { value(from, bytes) }?);
                 Ok(())
             }
-            other => Err(wrong(format_args!("attribute {other} of a description"))),
+            other => Err(wrong(format_args!("attribute {other} of a description is not emulated"))),
         }
     })
 }
@@ -220,37 +228,37 @@ unsafe extern "C" fn cublasLtMatrixLayoutCreate(
     any(|state| {
         let leading = u64::try_from(leading).ok().filter(|&leading| leading >= rows && rows > 0 && columns > 0);
         let leading =
-            leading.ok_or_else(|| wrong(format_args!("a matrix of {rows} x {columns}, {leading:?} apart")))?;
+            leading.ok_or_else(|| wrong(format_args!("invalid leading dimension of a {rows} x {columns} matrix")))?;
         let is_wide = match kind {
             0 => true,
             14 => false,
-            other => return Err(wrong(format_args!("elements of kind {other}"))),
+            other => return Err(wrong(format_args!("element type {other} is not emulated"))),
         };
         let number = state.new_handle();
-        state.products.layouts.insert(number, Matrix { rows, columns, leading, is_wide });
+        objects().layouts.insert(number, Matrix { rows, columns, leading, is_wide });
         unsafe { put(out, handle(number)) }
     })
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn cublasLtMatrixLayoutDestroy(layout: Handle) -> c_uint {
-    any(|state| state.products.layouts.remove(&layout.addr()).map(|_| ()).ok_or_else(|| wrong("a layout twice")))
+    any(|_| objects().layouts.remove(&layout.addr()).map(|_| ()).ok_or_else(|| wrong("the layout is destroyed twice")))
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cublasLtMatmulPreferenceCreate(out: *mut Handle) -> c_uint {
     any(|state| {
         let number = state.new_handle();
-        state.products.preferences.insert(number, Preference { workspace_bytes: 0, schemes: 7 });
+        objects().preferences.insert(number, Preference { workspace_bytes: 0, schemes: 7 });
         unsafe { put(out, handle(number)) }
     })
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn cublasLtMatmulPreferenceDestroy(preference: Handle) -> c_uint {
-    any(|state| {
-        let gone = state.products.preferences.remove(&preference.addr());
-        gone.map(|_| ()).ok_or_else(|| wrong("a preference twice"))
+    any(|_| {
+        let gone = objects().preferences.remove(&preference.addr());
+        gone.map(|_| ()).ok_or_else(|| wrong("the preference is destroyed twice"))
     })
 }
 
@@ -261,25 +269,26 @@ unsafe extern "C" fn cublasLtMatmulPreferenceSetAttribute(
     from: *const c_void,
     bytes: usize,
 ) -> c_uint {
-    any(|state| {
-        let preference = state.products.preferences.get_mut(&preference.addr());
-        let preference = preference.ok_or_else(|| wrong("there is no such preference"))?;
+    any(|_| {
+        let mut objects = objects();
+        let preference = objects.preferences.get_mut(&preference.addr());
+        let preference = preference.ok_or_else(|| wrong("the preference does not exist"))?;
         match attribute {
             1 => preference.workspace_bytes = u64::from_ne_bytes(unsafe { value(from, bytes) }?),
             3 => preference.schemes = u32::from_ne_bytes(unsafe { value(from, bytes) }?),
-            other => return Err(wrong(format_args!("attribute {other} of a preference"))),
+            other => return Err(wrong(format_args!("attribute {other} of a preference is not emulated"))),
         }
         Ok(())
     })
 }
 
-/// A product by its description and layouts, which have to fit each other.
-fn operation(state: &State, desc: Handle, [a, b, c, out]: [Handle; 4]) -> Result<(Operation, Desc), u32> {
-    let desc = of(&state.products.descs, desc, "description")?;
-    let layout = |handle| of(&state.products.layouts, handle, "layout");
+/// Builds a GEMM from its descriptor and layouts, and checks that they match.
+fn operation(desc: Handle, [a, b, c, out]: [Handle; 4]) -> Result<(Operation, Desc), u32> {
+    let desc = of(&objects().descs, desc, "description")?;
+    let layout = |handle| of(&objects().layouts, handle, "layout");
     let (a, b, c, out) = (layout(a)?, layout(b)?, layout(c)?, layout(out)?);
     if c != out {
-        return Err(wrong("what is added is of another layout than the result"));
+        return Err(wrong("the layouts of C and D differ"));
     }
     let [a_transposed, b_transposed] = desc.transposed;
     let operation = Operation { a, b, out, a_transposed, b_transposed };
@@ -299,14 +308,14 @@ unsafe extern "C" fn cublasLtMatmulAlgoGetHeuristic(
     proposals: *mut Proposal,
     n: *mut c_int,
 ) -> c_uint {
-    on_card(|state| {
-        if !state.products.states.contains(&library.addr()) {
+    on_gpu(|state| {
+        if !objects().states.contains(&library.addr()) {
             return Err(NOT_INITIALIZED);
         }
-        let (operation, desc) = operation(state, desc, [a, b, c, out])?;
-        let preference = of(&state.products.preferences, preference, "preference")?;
+        let (operation, desc) = operation(desc, [a, b, c, out])?;
+        let preference = of(&objects().preferences, preference, "preference")?;
         if desc.has_bias && desc.bias == 0 {
-            return Err(wrong("a product with a bias is to be chosen for before there is one"));
+            return Err(wrong("the heuristic for a product with a bias is called before the bias is set"));
         }
         let scenario = &state.scenario()?.cublaslt;
         if scenario.none_for_rows.contains(&operation.out.rows) {
@@ -326,12 +335,12 @@ unsafe extern "C" fn cublasLtMatmulAlgoGetHeuristic(
     })
 }
 
-/// The algorithm of these words.
+/// Returns the algorithm in an opaque struct.
 fn algorithm(state: &State, words: *const [u64; 8]) -> Result<(usize, Algorithm), u32> {
     if words.is_null() {
         return Err(wrong("no algorithm"));
     }
-    // SAFETY: as of every symbol.
+    // SAFETY: as for every symbol.
     let [mark, index, ..] = unsafe { words.read() };
     let index = usize::try_from(index).ok().filter(|_| mark == MARK).ok_or(INVALID_VALUE)?;
     let algorithm = state.scenario()?.cublaslt.algorithms.get(index).ok_or(INVALID_VALUE)?;
@@ -349,11 +358,11 @@ unsafe extern "C" fn cublasLtMatmulAlgoCheck(
     words: *const [u64; 8],
     proposal: *mut Proposal,
 ) -> c_uint {
-    on_card(|state| {
-        if !state.products.states.contains(&library.addr()) {
+    on_gpu(|state| {
+        if !objects().states.contains(&library.addr()) {
             return Err(NOT_INITIALIZED);
         }
-        operation(state, desc, [a, b, c, out])?;
+        operation(desc, [a, b, c, out])?;
         let (index, algorithm) = algorithm(state, words)?;
         unsafe { put(proposal, Proposal::of(index, &algorithm)) }
     })
@@ -378,20 +387,20 @@ unsafe extern "C" fn cublasLtMatmul(
     workspace_bytes: usize,
     stream: Handle,
 ) -> c_uint {
-    on_card(|state| {
-        if !state.products.states.contains(&library.addr()) {
+    on_gpu(|state| {
+        if !objects().states.contains(&library.addr()) {
             return Err(NOT_INITIALIZED);
         }
-        crate::calls::check_stream(state, stream).map_err(|_| wrong("a stream that is not there"))?;
-        let (operation, desc) = operation(state, desc, [a_layout, b_layout, c_layout, out_layout])?;
+        crate::calls::check_stream(state, stream).map_err(|_| wrong("the stream does not exist"))?;
+        let (operation, desc) = operation(desc, [a_layout, b_layout, c_layout, out_layout])?;
         let (_, algorithm) = algorithm(state, words)?;
-        state.products.n += 1;
+        objects().n += 1;
         let scenario = &state.scenario()?.cublaslt;
-        if let Some(refused) = scenario.refused.filter(|refused| refused.launch == state.products.n) {
+        if let Some(refused) = scenario.refused.filter(|refused| refused.launch == objects().n) {
             return Err(refused.code);
         }
         if alpha.is_null() || beta.is_null() {
-            return Err(wrong("no factors"));
+            return Err(wrong("alpha or beta is missing"));
         }
         let [alpha, beta] = unsafe { [alpha.read(), beta.read()] };
         let workspace = workspace.addr() as u64;
@@ -401,12 +410,12 @@ unsafe extern "C" fn cublasLtMatmul(
         if algorithm.workspace_bytes > workspace_bytes as u64 {
             return Err(wrong("the workspace is too small for the algorithm"));
         }
-        // Whoever else keeps something there loses it.
+        // Overwrites the workspace, so that data of others in it is destroyed.
         state.emulator.fill(workspace, 0x7f, algorithm.workspace_bytes).map_err(wrong)?;
         let [a, b, c, out] = [a, b, c, out].map(|handle| handle.addr() as u64);
         let bias = desc.has_bias.then_some(desc.bias);
-        // In place, parts come as blocks end.
-        let backwards = algorithm.scheme == 1 && state.products.n.is_multiple_of(2);
+        // With the in-place scheme, partial sums are added in the order in which blocks end.
+        let backwards = algorithm.scheme == 1 && objects().n.is_multiple_of(2);
         let addresses = Addresses { a, b, c, out, bias };
         product::compute(&mut state.emulator, operation, addresses, [alpha, beta], algorithm.parts, backwards)
             .map_err(wrong)?;

@@ -1,17 +1,18 @@
-//! The C symbols of cuDNN's graphs, as cudnn_graph.h declares them: what our host uses of them, over the memory of the
-//! fake card. A graph is not recognized but computed, operation by operation.
+//! The C symbols of cuDNN's graph API declared in cudnn_graph.h that the host uses, operating on the memory of the
+//! emulated GPU. Graphs are not recognised as patterns but executed operation by operation.
 //!
-//! Stricter than the library, which takes a descriptor that is not finalized, or of another kind, and says so late or
-//! breaks; here both are refused at once, and shapes that do not fit as an operation is finalized. As with the library,
-//! heuristics count more engines than they then give.
+//! Checks are stricter than the library's. The library accepts descriptors that are not finalized or have the wrong
+//! kind, and then fails late or crashes. Here both are rejected immediately, and shapes that do not match are rejected
+//! when an operation is finalized. Like the library's, the heuristics count more engines than they return.
 //!
-//! SAFETY, of every one: as of the driver's, in `calls.rs`.
+//! SAFETY, for every symbol: as for the driver's symbols in `calls.rs`.
 #![allow(non_snake_case, reason = "names of cudnn_graph.h")]
 
 mod descriptor;
 mod execute;
+mod finalize;
+mod finalized;
 mod graph;
-mod made;
 mod table;
 
 use std::{
@@ -19,7 +20,7 @@ use std::{
     collections::BTreeMap,
     ffi::{CStr, c_char, c_uint, c_void},
     slice,
-    sync::Arc,
+    sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -27,11 +28,12 @@ use crate::{
     Determinism,
     calls::{check_stream, handle, put, put_text, stream_exists},
     code,
-    state::{self, Answer, Handle, State, complain},
+    state::{self, CallResult, Handle, State, complain},
 };
 use descriptor::{Descriptor, Values};
-use execute::Way;
-use made::{Around, Made};
+use execute::EngineBehaviour;
+use finalize::{FinalizeContext, finalize};
+use finalized::FinalizedDescriptor;
 use table::{Attribute, Kind, Type};
 
 const SUCCESS: u32 = 0;
@@ -41,23 +43,29 @@ const NOT_SUPPORTED: u32 = 3000;
 const EXECUTION_FAILED: u32 = 5000;
 
 thread_local! {
-    /// What this thread was refused last.
+    /// This thread's last error message.
     static REFUSED: RefCell<String> = RefCell::default();
 }
 
-/// What the library gave handles for, and did.
+/// The objects behind the library's handles, and its counters.
 #[derive(Debug, Default)]
-pub struct Graphs {
-    /// Whose stream is which.
+struct Graphs {
+    /// The stream of each handle.
     handles: BTreeMap<usize, usize>,
     descriptors: BTreeMap<usize, Arc<Descriptor>>,
-    /// Executions so far.
+    /// Number of executions.
     n: u64,
-    /// The same of each engine, by the tensors that it gave.
+    /// Number of executions of each engine, by its output tensors.
     n_each: BTreeMap<(usize, Vec<i64>), u64>,
 }
 
-/// What the library says where the driver says this.
+/// Returns the objects and counters. The caller holds no other guard of them.
+fn graphs() -> MutexGuard<'static, Graphs> {
+    static GRAPHS: LazyLock<Mutex<Graphs>> = LazyLock::new(Mutex::default);
+    GRAPHS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Converts a driver code to the library's status.
 fn through((driver, status): (u32, u32)) -> u32 {
     match driver {
         code::SUCCESS => status,
@@ -66,13 +74,13 @@ fn through((driver, status): (u32, u32)) -> u32 {
     }
 }
 
-/// A call that is of no card.
-fn any(answer: impl FnOnce(&mut State) -> Answer) -> u32 {
+/// Runs a call that concerns no GPU.
+fn any(answer: impl FnOnce(&mut State) -> CallResult) -> u32 {
     through(state::apart(|answer| state::any(answer), answer))
 }
 
-/// A call that is of the card whose context is this thread's.
-fn on_card(answer: impl FnOnce(&mut State) -> Answer) -> u32 {
+/// Runs a call on the GPU whose context is current.
+fn on_gpu(answer: impl FnOnce(&mut State) -> CallResult) -> u32 {
     through(state::apart(|answer| state::in_context(|state, _| answer(state)), answer))
 }
 
@@ -81,13 +89,13 @@ fn say(what: impl std::fmt::Display) {
     REFUSED.set(what.to_string());
 }
 
-/// Says what was wrong with a call.
+/// Reports an invalid call.
 fn wrong(what: impl std::fmt::Display) -> u32 {
     say(what);
     BAD_PARAM
 }
 
-/// Says what the library may know and this one does not.
+/// Reports something that the real library may support and this one does not.
 fn unknown(what: impl std::fmt::Display) -> u32 {
     say(format_args!("{what} is not known here"));
     NOT_SUPPORTED
@@ -103,7 +111,7 @@ impl Graphs {
         Ok(Arc::make_mut(descriptor))
     }
 
-    /// A descriptor as it is now, which has to be finalized.
+    /// Returns a snapshot of a descriptor, which must be finalized.
     fn part(&self, handle: usize) -> Result<Arc<Descriptor>, u32> {
         let part = self.descriptor(handle)?;
         let made = part.made().ok_or_else(|| wrong(format_args!("a {:?} is set that is not finalized", part.kind)));
@@ -111,7 +119,7 @@ impl Graphs {
     }
 
     fn stream(&self, handle: Handle) -> Result<usize, u32> {
-        self.handles.get(&handle.addr()).copied().ok_or_else(|| wrong("there is no such handle"))
+        self.handles.get(&handle.addr()).copied().ok_or_else(|| wrong("the handle does not exist"))
     }
 }
 
@@ -141,34 +149,37 @@ extern "C" fn cudnnGetErrorString(status: c_uint) -> *const c_char {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cudnnGetLastErrorString(out: *mut c_char, room: usize) {
-    // Where there is no room nothing is written, and nobody can be told.
-    let _: Answer = unsafe { put_text(out, room, &REFUSED.take()) };
+    // Without a buffer nothing is written, and the function has no status to return.
+    let _: CallResult = unsafe { put_text(out, room, &REFUSED.take()) };
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cudnnCreate(out: *mut Handle) -> c_uint {
-    on_card(|state| {
+    on_gpu(|state| {
         let answer = state.scenario()?.cudnn.create;
         if answer != SUCCESS {
             return Err(answer);
         }
         let number = state.new_handle();
-        state.graphs.handles.insert(number, 0);
+        graphs().handles.insert(number, 0);
         unsafe { put(out, handle(number)) }.map_err(|_| BAD_PARAM)
     })
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn cudnnDestroy(library: Handle) -> c_uint {
-    on_card(|state| state.graphs.handles.remove(&library.addr()).map(|_| ()).ok_or_else(|| wrong("a handle twice")))
+    on_gpu(|_| {
+        graphs().handles.remove(&library.addr()).map(|_| ()).ok_or_else(|| wrong("the handle is destroyed twice"))
+    })
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn cudnnSetStream(library: Handle, stream: Handle) -> c_uint {
-    on_card(|state| {
-        stream_exists(state, stream).map_err(|_| wrong("a stream that is not there"))?;
-        state.graphs.stream(library)?;
-        state.graphs.handles.insert(library.addr(), stream.addr());
+    on_gpu(|state| {
+        stream_exists(state, stream).map_err(|_| wrong("the stream does not exist"))?;
+        let mut graphs = graphs();
+        graphs.stream(library)?;
+        graphs.handles.insert(library.addr(), stream.addr());
         Ok(())
     })
 }
@@ -178,16 +189,16 @@ unsafe extern "C" fn cudnnBackendCreateDescriptor(kind: c_uint, out: *mut Handle
     any(|state| {
         let kind = Kind::of(kind.into()).ok_or_else(|| unknown(format_args!("descriptor {kind}")))?;
         let number = state.new_handle();
-        state.graphs.descriptors.insert(number, Arc::new(Descriptor::new(kind)));
-        unsafe { put(out, handle(number)) }.map_err(|_| wrong("no place for a descriptor"))
+        graphs().descriptors.insert(number, Arc::new(Descriptor::new(kind)));
+        unsafe { put(out, handle(number)) }.map_err(|_| wrong("the pointer for a descriptor is null"))
     })
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn cudnnBackendDestroyDescriptor(descriptor: Handle) -> c_uint {
-    any(|state| {
-        let gone = state.graphs.descriptors.remove(&descriptor.addr());
-        gone.map(|_| ()).ok_or_else(|| wrong("a descriptor twice"))
+    any(|_| {
+        let gone = graphs().descriptors.remove(&descriptor.addr());
+        gone.map(|_| ()).ok_or_else(|| wrong("the descriptor is destroyed twice"))
     })
 }
 
@@ -195,9 +206,10 @@ extern "C" fn cudnnBackendDestroyDescriptor(descriptor: Handle) -> c_uint {
 extern "C" fn cudnnBackendFinalize(descriptor: Handle) -> c_uint {
     any(|state| {
         let library = state.scenario()?.cudnn.clone();
-        let handles = state.graphs.handles.clone();
-        let around = Around { library: &library, handles: &handles };
-        state.graphs.descriptor_mut(descriptor.addr())?.finalize(&around)
+        let mut graphs = graphs();
+        let handles = graphs.handles.clone();
+        let around = FinalizeContext { library: &library, handles: &handles };
+        finalize(graphs.descriptor_mut(descriptor.addr())?, &around)
     })
 }
 
@@ -213,19 +225,19 @@ unsafe extern "C" fn cudnnBackendSetAttribute(
     count: i64,
     from: *const c_void,
 ) -> c_uint {
-    any(|state| {
+    any(|_| {
         let attribute = attribute(name)?;
-        let (of, count) = state.graphs.descriptor(descriptor.addr())?.may(attribute, of.into(), count)?;
+        let (of, count) = graphs().descriptor(descriptor.addr())?.may(attribute, of.into(), count)?;
         if from.is_null() {
-            return Err(wrong(format_args!("{} is set from nowhere", attribute.name)));
+            return Err(wrong(format_args!("{} is set from a null pointer", attribute.name)));
         }
-        // SAFETY: the caller has so many of that type there.
+        // SAFETY: the caller passes that many values of this type.
         let values = match of {
             Type::Float => Values::Factors(unsafe { all::<f32>(from, count) }.into_iter().map(f64::from).collect()),
             Type::Double => Values::Factors(unsafe { all(from, count) }),
             Type::Descriptor => {
                 let parts = unsafe { all::<usize>(from, count) };
-                Values::Parts(parts.into_iter().map(|part| state.graphs.part(part)).collect::<Result<_, u32>>()?)
+                Values::Parts(parts.into_iter().map(|part| graphs().part(part)).collect::<Result<_, u32>>()?)
             }
             Type::Boolean => Values::Numbers(unsafe { all::<u8>(from, count) }.into_iter().map(i64::from).collect()),
             _ if of.bytes() == 4 => {
@@ -233,17 +245,17 @@ unsafe extern "C" fn cudnnBackendSetAttribute(
             }
             _ => Values::Numbers(unsafe { all(from, count) }),
         };
-        state.graphs.descriptor_mut(descriptor.addr())?.set(attribute, values);
+        graphs().descriptor_mut(descriptor.addr())?.set(attribute, values);
         Ok(())
     })
 }
 
-/// Copies what lies there.
+/// Copies values from the caller's memory.
 ///
 /// # Safety
-/// So many lie there.
+/// `from` is valid for reading `count` values.
 unsafe fn all<T: Copy>(from: *const c_void, count: usize) -> Vec<T> {
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller promises it.
     (0..count).map(|index| unsafe { from.cast::<T>().add(index).read_unaligned() }).collect()
 }
 
@@ -256,75 +268,83 @@ unsafe extern "C" fn cudnnBackendGetAttribute(
     count: *mut i64,
     out: *mut c_void,
 ) -> c_uint {
-    any(|state| {
+    any(|_| {
         let attribute = attribute(name)?;
-        let values = state.graphs.descriptor(descriptor.addr())?.get(attribute, of.into())?.clone();
+        let values = graphs().descriptor(descriptor.addr())?.get(attribute, of.into())?.clone();
         let room = usize::try_from(room).map_err(|_| wrong(format_args!("room for {room} values")))?;
         if room > 0 && out.is_null() {
-            return Err(wrong(format_args!("{} is read to nowhere", attribute.name)));
+            return Err(wrong(format_args!("{} is read into a null pointer", attribute.name)));
         }
         let n = match &values {
             Values::Numbers(numbers) => {
                 for (index, number) in numbers.iter().take(room).enumerate() {
                     let bytes = attribute.of.bytes();
-                    // SAFETY: the caller has room for so many of that type; what is the lesser comes first in memory.
+                    // SAFETY: the caller's buffer holds that many values of this type. Memory is little-endian.
                     unsafe { out.byte_add(index * bytes).cast::<u8>().copy_from(number.to_le_bytes().as_ptr(), bytes) };
                 }
                 numbers.len()
             }
             Values::Factors(_) => return Err(unknown(format_args!("reading {}", attribute.name))),
             Values::Parts(parts) => {
-                // SAFETY: the caller has so many descriptors there.
+                // SAFETY: the caller passes that many descriptors.
                 let to = if room == 0 { &[] } else { unsafe { slice::from_raw_parts(out.cast::<usize>(), room) } };
                 for (&to, part) in to.iter().zip(parts) {
-                    fill(state, to, part)?;
+                    fill(to, part)?;
                 }
-                // Before it looks closer, the library has counted some that then are not there.
+                // When asked for the count alone, the library includes engines that it then does not return.
                 if room == 0 && attribute.number == table::ENGINEHEUR_RESULTS { parts.len() + 1 } else { parts.len() }
             }
         };
         let n = if room == 0 { n } else { n.min(room) };
         if !count.is_null() {
-            // SAFETY: not null, and the caller's to be written.
+            // SAFETY: not null, and valid for writing.
             unsafe { count.write(n as i64) };
         }
         Ok(())
     })
 }
 
-/// Makes a descriptor that the caller has created what another is.
-fn fill(state: &mut State, to: usize, from: &Arc<Descriptor>) -> Answer {
-    let empty = state.graphs.descriptor(to)?;
+/// Copies a finalized descriptor into one that the caller created.
+fn fill(to: usize, from: &Arc<Descriptor>) -> CallResult {
+    let mut graphs = graphs();
+    let empty = graphs.descriptor(to)?;
     if empty.kind != from.kind || empty.made().is_some() {
-        return Err(wrong(format_args!("a {:?} is read into a {:?}, or a finalized one", from.kind, empty.kind)));
+        return Err(wrong(format_args!(
+            "a {:?} is read into a {:?}, or into a finalized descriptor",
+            from.kind, empty.kind
+        )));
     }
-    state.graphs.descriptors.insert(to, from.clone());
+    graphs.descriptors.insert(to, from.clone());
     Ok(())
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn cudnnBackendExecute(library: Handle, plan: Handle, pack: Handle) -> c_uint {
-    on_card(|state| {
-        let stream = state.graphs.stream(library)?;
-        check_stream(state, handle(stream)).map_err(|_| wrong("a stream that is not there, or waits for the host"))?;
-        let (plan, pack) = (state.graphs.part(plan.addr())?, state.graphs.part(pack.addr())?);
-        let (Some(Made::Plan(plan)), Some(Made::Pack(pack))) = (plan.made(), pack.made()) else {
-            return Err(wrong("what is executed is a plan, with a variant pack"));
+    on_gpu(|state| {
+        let stream = graphs().stream(library)?;
+        check_stream(state, handle(stream))
+            .map_err(|_| wrong("the stream does not exist, or it waits for the host"))?;
+        let plan = graphs().part(plan.addr())?;
+        let pack = graphs().part(pack.addr())?;
+        let (Some(FinalizedDescriptor::Plan(plan)), Some(FinalizedDescriptor::Pack(pack))) = (plan.made(), pack.made())
+        else {
+            return Err(wrong("only a plan can be executed, with a variant pack"));
         };
         if plan.handle != library.addr() {
-            return Err(wrong("a plan is executed with another handle than it was made for"));
+            return Err(wrong("the plan belongs to another handle"));
         }
-        state.graphs.n += 1;
-        let n = state.graphs.n;
+        let mut graphs = graphs();
+        graphs.n += 1;
+        let n = graphs.n;
         if let Some(refused) = state.scenario()?.cudnn.refused.filter(|refused| refused.launch == n) {
             return Err(refused.code);
         }
         let (chosen, engine) = (&plan.chosen, &plan.chosen.engine);
         let given = chosen.graph.given.iter().copied().collect();
-        let n_each = state.graphs.n_each.entry((chosen.place, given)).or_default();
+        let n_each = graphs.n_each.entry((chosen.place, given)).or_default();
         *n_each += 1;
         let off = engine.determinism != Determinism::Repeats && n_each.is_multiple_of(2);
-        let way = Way { workspace_bytes: engine.workspace_bytes, wrong: engine.wrong, off };
+        let way = EngineBehaviour { workspace_bytes: engine.workspace_bytes, wrong: engine.wrong, off };
         execute::execute(&mut state.emulator, &chosen.graph, pack, way).map_err(wrong)?;
         state.ahead += Duration::from_millis(engine.millis);
         Ok(())

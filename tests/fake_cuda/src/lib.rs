@@ -1,23 +1,23 @@
-//! A libcuda without a card: the driver's C interface, as far as our host uses it, over the emulator that runs kernels
-//! on the CPU. The host's code is unchanged: `HEADROOM_CUDA` names this library, and it is opened as the driver.
+//! An emulated libcuda: the part of the driver's C interface that the host uses, over the emulator that runs kernels on
+//! the CPU. The host's code is unchanged; it opens this library as the driver through `HEADROOM_CUDA`.
 //!
-//! [`Scenario`] says what the machine is: its cards, their memory, how old the driver is, what fails and when. It is
-//! the file that `HEADROOM_FAKE_CUDA` names; without it the machine has one usual card. A kernel runs when it is
-//! launched, but what it did wrong is told as a card tells it: by the calls after, which all are answered with the same
-//! code. The line of the kernel that did it goes to standard error.
+//! [`Scenario`] describes the machine: its GPUs, their memory, the driver's version, and which calls fail. It is read
+//! from the file in `HEADROOM_FAKE_CUDA`; without it the machine has one default GPU. A kernel runs when it is
+//! launched. Its failure is reported as a GPU reports it, by all later calls with the same code. The failing line of
+//! the kernel goes to standard error.
 //!
-//! Tests of kernels run in one process, each in a thread of its own. What a thread says with [`Here`] is for its own
-//! launches alone: the order of threads, a kernel with a mistake instead of the right one, and a fault, which then ends
-//! neither the process's card nor another test.
+//! Kernel tests run in one process, each in its own thread. Settings made with [`LaunchSettingsGuard`] apply to the launches of one
+//! thread: the order of threads, a mutated kernel, and a fault. Such a fault ends neither the process's GPU nor another
+//! test.
 //!
-//! It is a libcublasLt as well: the same file under that name has its symbols, and multiplies in the card's memory. And
-//! it is a libcudnn, as far as its graphs go: whatever operations a graph is made of are computed one by one, so that a
-//! test finds out what the host's graph computes.
+//! The same file under another name is a libcublasLt, which multiplies in the emulated GPU's memory. It is also a
+//! libcudnn with the graph API. Any graph is executed operation by operation, so that a test checks what the host's
+//! graph computes.
 //!
-//! Where a test says so with [`Here::compiled`], it is not the kernels' C++ that runs but the PTX that the host loads, by
-//! the interpreter of `tests/ptx`: what ships is what is tested.
+//! With [`LaunchSettingsGuard::compiled`] a test runs the PTX that the host loads instead of the kernels' C++, by the interpreter of
+//! `tests/ptx`. It thereby tests the code that ships.
 //!
-//! What a kernel needs of registers, how fast it is, and what several streams do at once is not here.
+//! Not emulated: registers, speed, and concurrency of streams.
 
 mod bfloat16;
 mod calls;
@@ -25,13 +25,27 @@ pub mod code;
 mod compiled;
 mod cublaslt;
 mod cudnn;
-mod here;
+mod guard;
+mod launch_settings;
 mod ptx;
 mod scenario;
 mod state;
 
-pub use here::{Here, library};
-pub use scenario::{Algorithm, Card, CublasLt, Cudnn, Determinism, Engine, FaultAt, Scenario};
+use std::{io, path::PathBuf};
 
-/// What names the scenario's file.
+use headroom_built_library::built_library;
+
+pub use guard::LaunchSettingsGuard;
+pub use scenario::{Algorithm, CublasLt, Cudnn, Determinism, Engine, FakeGpu, FaultAt, Scenario};
+
+/// The environment variable with the path of the scenario's file.
 pub const VARIABLE: &str = "HEADROOM_FAKE_CUDA";
+
+/// Returns the path of the built library. Cargo places it beside the executable of a test of this package, or of a
+/// package that has it in `[dev-dependencies]`.
+///
+/// # Errors
+/// The library is not there, for example because the executable was moved.
+pub fn library() -> io::Result<PathBuf> {
+    built_library("headroom_fake_cuda")
+}

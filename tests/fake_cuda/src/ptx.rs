@@ -1,11 +1,11 @@
-//! PTX, as far as a driver without a card looks: what it is for, and which kernels it has with which parameters.
+//! PTX, to the extent that an emulated driver reads it: its target, its kernels and their parameters.
 
-/// A file of kernels.
+/// A PTX module.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ptx {
-    /// As 84 for 8.4.
+    /// The PTX version, such as 84 for 8.4.
     pub version: u32,
-    /// As 80 for sm_80.
+    /// The target architecture, such as 80 for sm_80.
     pub target: u32,
     /// Its kernels.
     pub entries: Vec<Entry>,
@@ -16,17 +16,17 @@ pub struct Ptx {
 pub struct Entry {
     /// Its name.
     pub name: String,
-    /// Bytes of each parameter.
+    /// The size of each parameter in bytes.
     pub parameter_bytes: Vec<u32>,
-    /// Threads of a block at most, where it says so.
+    /// Largest number of threads per block, if stated.
     pub threads_max: Option<u32>,
 }
 
 impl Ptx {
-    /// Reads a file.
+    /// Parses a module.
     ///
     /// # Errors
-    /// What is missing, as a compiler would say it.
+    /// What is missing, in the style of a compiler.
     pub fn read(text: &str) -> Result<Self, String> {
         let directive = |name: &str| text.lines().find_map(|line| line.trim().strip_prefix(name)).map(str::trim);
         let version = directive(".version ").and_then(|version| {
@@ -43,7 +43,7 @@ impl Ptx {
     }
 }
 
-/// Reads `name(.param .u64 name_param_0, …) .maxntid 256, 1, 1 {`.
+/// Parses `name(.param .u64 name_param_0, …) .maxntid 256, 1, 1 {`.
 fn entry(text: &str) -> Result<Entry, String> {
     let head = text.split('{').next().unwrap_or_default();
     let (name, rest) = head.split_once('(').unwrap_or((head, ")"));
@@ -61,7 +61,7 @@ fn entry(text: &str) -> Result<Entry, String> {
     Ok(Entry { name, parameter_bytes, threads_max })
 }
 
-/// Of `.param .u64 name` and of `.param .align 8 .b8 name[16]`.
+/// Returns the size of a parameter such as `.param .u64 name` or `.param .align 8 .b8 name[16]`.
 fn parameter_bytes(parameter: &str) -> Option<u32> {
     let mut words = parameter.split_whitespace();
     let kind = words.find(|word| {
@@ -94,14 +94,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_told() {
-        for (text, told) in [
+    fn missing_message_parts_are_reported() {
+        for (text, error) in [
             ("", "it has no .entry"),
             (".version 8.4\n.entry a(", "a: its parameters do not end"),
             (".version 8.4\n.entry a() {}", "it has no .target"),
             (".entry a(.param .align 8 a) {}", "a: nobody knows how long `.param .align 8 a` is"),
         ] {
-            assert_eq!(Ptx::read(text), Err(told.to_owned()), "{text}");
+            assert_eq!(Ptx::read(text), Err(error.to_owned()), "{text}");
         }
     }
 }

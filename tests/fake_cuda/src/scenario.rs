@@ -1,4 +1,4 @@
-//! What a scenario says: the machine's driver and cards, and what fails.
+//! Scenarios: the machine's driver and GPUs, and the calls that fail.
 
 use std::{
     collections::BTreeMap,
@@ -11,29 +11,29 @@ use serde::{Deserialize, Serialize};
 
 use crate::{VARIABLE, library};
 
-/// A machine. What a file does not say is that of one with an RTX 4070 that nobody uses.
+/// A machine. The default has an RTX 4070 that no other process uses.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Scenario {
-    /// As 12080 for 12.8.
+    /// The driver's CUDA version, such as 12080 for 12.8.
     pub driver_version: i32,
-    /// The code that `cuInit` answers.
+    /// The code that `cuInit` returns.
     pub init: u32,
-    /// The cards, as the driver counts them.
-    pub cards: Vec<Card>,
-    /// The order in which a kernel's threads run; 0 is that of their numbers.
+    /// The GPUs by the driver's index.
+    pub gpus: Vec<FakeGpu>,
+    /// The seed of the order in which a kernel's threads run; 0 for the order of their indices.
     pub seed: u64,
-    /// By a kernel's name, the mistake that it is run with: one of `kernels/emulator/mutations.txt`.
+    /// The mutation that a kernel runs with, by the kernel's name: one of `kernels/emulator/mutations.txt`.
     pub mutations: BTreeMap<String, String>,
-    /// The launch, counted from 1, that fails, and as what.
+    /// The launch that fails, counted from 1, and its code.
     pub fault: Option<FaultAt>,
-    /// The allocation, counted from 1, that finds no memory though it was free before.
+    /// The allocation, counted from 1, that fails although memory is free.
     pub no_memory_at: Option<u64>,
-    /// After so many launches no file of kernels finds memory.
+    /// The number of launches after which loading a module runs out of memory.
     pub no_modules_after: Option<u64>,
-    /// The library of products.
+    /// The emulated cuBLASLt.
     pub cublaslt: CublasLt,
-    /// The library of graphs.
+    /// The emulated cuDNN.
     pub cudnn: Cudnn,
 }
 
@@ -42,7 +42,7 @@ impl Default for Scenario {
         Self {
             driver_version: 12_080,
             init: 0,
-            cards: vec![Card::default()],
+            gpus: vec![FakeGpu::default()],
             seed: 1,
             mutations: BTreeMap::new(),
             fault: None,
@@ -55,13 +55,13 @@ impl Default for Scenario {
 }
 
 impl Scenario {
-    /// Writes it into a folder; gives what to start a program with, so that it finds this machine.
+    /// Writes the scenario to a directory, and returns the environment variables with which a program uses it.
     ///
     /// # Errors
-    /// The folder cannot be written, or cargo built no library beside this test.
+    /// The directory cannot be written, or cargo did not build the library beside this test.
     pub fn play(&self, folder: &Path) -> io::Result<[(&'static str, OsString); 2]> {
         let path: PathBuf = folder.join("scenario.json");
-        // Renamed into its place, so that nobody reads half of one.
+        // Renamed, so that no reader sees a partial file.
         let new = folder.join("scenario.new");
         fs::write(&new, serde_json::to_vec_pretty(self)?)?;
         fs::rename(new, &path)?;
@@ -69,29 +69,29 @@ impl Scenario {
     }
 }
 
-/// A card.
+/// A GPU.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Card {
+pub struct FakeGpu {
     /// Its name.
     pub name: String,
-    /// As NVML has it.
+    /// Its UUID, as NVML reports it.
     pub uuid: String,
-    /// What it can: 8 and 9 for 8.9.
+    /// Its compute capability: 8 and 9 for 8.9.
     pub capability: (i32, i32),
-    /// The whole of its memory, as the driver tells it.
+    /// All of its memory, as the driver reports it, in bytes.
     pub total_bytes: u64,
-    /// What a process's context takes of it.
+    /// Memory that a process's context takes, in bytes.
     pub context_bytes: u64,
-    /// What other processes have.
+    /// Memory of other processes, in bytes.
     pub others_bytes: u64,
     /// Its multiprocessors.
     pub multiprocessors: i32,
-    /// Shared memory that a block can have where its kernel asks for it.
+    /// Largest opt-in shared memory per block, in bytes.
     pub shared_bytes_max: u32,
 }
 
-impl Default for Card {
+impl Default for FakeGpu {
     fn default() -> Self {
         Self {
             name: "NVIDIA GeForce RTX 4070".to_owned(),
@@ -106,58 +106,59 @@ impl Default for Card {
     }
 }
 
-/// The library of products: this one too, under its own name.
+/// The emulated cuBLASLt, which is this library under another name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct CublasLt {
-    /// As 120803 for 12.8.3.
+    /// The version, such as 120803 for 12.8.3.
     pub version: usize,
-    /// What `cublasLtCreate` answers.
+    /// The status that `cublasLtCreate` returns.
     pub create: u32,
-    /// What it can do, the one first that it proposes first.
+    /// Its algorithms, in the order in which heuristics propose them.
     pub algorithms: Vec<Algorithm>,
-    /// Products whose result has so many rows, as the library counts, have no algorithm.
+    /// Row counts of results, in the library's convention, for which there is no algorithm.
     pub none_for_rows: Vec<u64>,
-    /// The product, counted from 1, that is refused, and what is answered.
+    /// The GEMM that fails, counted from 1, and its status.
     pub refused: Option<FaultAt>,
 }
 
 impl Default for CublasLt {
     fn default() -> Self {
         let one = |parts, scheme, workspace_bytes, millis| Algorithm { parts, scheme, workspace_bytes, millis };
-        // Those that go unasked for are the fastest: one without an order, and one that needs more than there is.
+        // The fastest are those that the host must not use: one without a fixed order, and one that needs more
+        // workspace than there is.
         let algorithms = vec![one(1, 0, 0, 3000), one(2, 2, 1 << 20, 1000), one(2, 1, 0, 10), one(3, 2, 64 << 20, 1)];
         Self { version: 120_803, create: 0, algorithms, none_for_rows: vec![], refused: None }
     }
 }
 
-/// A way of computing a product.
+/// An algorithm for a GEMM.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Algorithm {
-    /// Parts that a sum is cut into.
+    /// Number of parts that a sum is split into.
     pub parts: u64,
-    /// How they are added up: 0 where there is one, 2 in a workspace, and 1 in the result, as they come.
+    /// The reduction scheme: 0 for a single part, 2 in a workspace, and 1 in place in the order of completion.
     pub scheme: u32,
-    /// Room that it needs.
+    /// Workspace in bytes.
     pub workspace_bytes: u64,
-    /// What it takes, by the card's clock; nobody waits for it.
+    /// Its time on the emulated GPU's clock, in milliseconds; no real time passes.
     pub millis: u64,
 }
 
-/// The library of graphs: this one too, under its own name.
+/// The emulated cuDNN, which is this library under another name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Cudnn {
-    /// As 91900 for 9.19.0.
+    /// The version, such as 91900 for 9.19.0.
     pub version: usize,
-    /// What `cudnnCreate` answers.
+    /// The status that `cudnnCreate` returns.
     pub create: u32,
-    /// What heuristics answer when they are finalized.
+    /// The status with which heuristics are finalized.
     pub heuristics: u32,
-    /// What it can do, the one first that heuristics propose first.
+    /// Its engines, in the order in which heuristics propose them.
     pub engines: Vec<Engine>,
-    /// The execution, counted from 1, that is refused, and what is answered.
+    /// The execution that fails, counted from 1, and its status.
     pub refused: Option<FaultAt>,
 }
 
@@ -170,7 +171,7 @@ impl Default for Cudnn {
             wrong: false,
             plan: 0,
         };
-        // The fastest is the one whose results do not repeat, and it says so.
+        // The fastest is nondeterministic, and its notes state it.
         let engines = vec![
             one(1 << 20, 1000, Determinism::Repeats),
             one(0, 3000, Determinism::Repeats),
@@ -180,40 +181,41 @@ impl Default for Cudnn {
     }
 }
 
-/// A way of computing a graph.
+/// An engine for a graph.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Engine {
-    /// Room that it needs.
+    /// Workspace in bytes.
     pub workspace_bytes: u64,
-    /// What it takes, by the card's clock; nobody waits for it.
+    /// Its time on the emulated GPU's clock, in milliseconds; no real time passes.
     pub millis: u64,
     /// Whether its results repeat.
     pub determinism: Determinism,
-    /// Whether its results are wrong: every choice between two values is of the first, which leaves a mask out.
+    /// Whether its results are wrong: every selection returns the first value, which ignores a mask.
     pub wrong: bool,
-    /// What its plan answers when it is finalized.
+    /// The status with which its plan is finalized.
     pub plan: u32,
 }
 
-/// Whether results repeat: else every second execution of a graph ends one unit of bfloat16 away in one place.
+/// Whether an engine is deterministic. Otherwise every second execution of a graph differs in one element by one unit
+/// of bfloat16.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Determinism {
-    /// They do.
+    /// Deterministic.
     Repeats,
-    /// They do not, and the engine's numerical notes say so.
+    /// Nondeterministic, as the engine's numerical notes state.
     Noted,
-    /// They do not, and nothing says so.
+    /// Nondeterministic without a note.
     Hidden,
 }
 
-/// A launch that fails, and as what.
+/// A call that fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FaultAt {
-    /// Counted from 1.
+    /// The number of the call, from 1.
     pub launch: u64,
-    /// As 700, an illegal address.
+    /// Its code, such as 700 for an illegal address.
     pub code: u32,
 }
 
@@ -222,10 +224,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_file_does_not_say_is_the_usual() {
+    fn missing_scenario_fields_take_defaults() {
         let read = |text: &str| serde_json::from_str::<Scenario>(text).expect("a scenario");
         assert_eq!(read("{}"), Scenario::default());
-        assert_eq!(read(r#"{"cards": [{"capability": [7, 5]}]}"#).cards[0].name, Card::default().name);
-        serde_json::from_str::<Scenario>(r#"{"card": []}"#).expect_err("a slip of the pen is told");
+        assert_eq!(read(r#"{"gpus": [{"capability": [7, 5]}]}"#).gpus[0].name, FakeGpu::default().name);
+        serde_json::from_str::<Scenario>(r#"{"gpu": []}"#).expect_err("a typing error is reported");
     }
 }

@@ -1,4 +1,4 @@
-//! What the loaded library knows: the scenario, the card's memory, and everything that it gave a handle for.
+//! The state of the loaded library: the scenario, the GPU's memory, and the objects behind its handles.
 
 use std::{
     cell::Cell,
@@ -14,9 +14,9 @@ use std::{
 use headroom_emulator::{Emulator, Kernel};
 use headroom_ptx::Module;
 
-use crate::{Card, Scenario, VARIABLE, code, cublaslt::Products, cudnn::Graphs, here};
+use crate::{FakeGpu, Scenario, VARIABLE, code, launch_settings};
 
-/// Tells a file from the one that stood there before: when it was written, its bytes, and its number in the file system.
+/// Identifies a version of a file: its modification time, its size, and its inode number.
 type Identity = (SystemTime, u64, u64);
 
 fn identity(path: &Path) -> Option<Identity> {
@@ -28,50 +28,46 @@ fn identity(path: &Path) -> Option<Identity> {
     Some((metadata.modified().ok()?, metadata.len(), number))
 }
 
-/// What a call answers: the code of what went wrong, else success.
-pub type Answer = Result<(), u32>;
-/// Something that the library gave out; never looked into.
+/// The result of a call: success, or an error code.
+pub type CallResult = Result<(), u32>;
+/// An opaque handle.
 pub type Handle = *mut c_void;
 
 static STATE: LazyLock<Mutex<State>> = LazyLock::new(Mutex::default);
 
 thread_local! {
-    /// The card whose context is this thread's.
+    /// The GPU whose context is current in this thread.
     static CURRENT: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
 /// The library's state.
 #[derive(Debug)]
 pub struct State {
-    /// Memory, and whoever runs kernels.
+    /// The memory, and the emulator that runs kernels.
     pub emulator: Emulator,
-    /// What is known of the memory where the compiled kernels run.
+    /// The state of the memory for the compiled kernels.
     pub compiled_memory: headroom_ptx::Memory,
-    /// By their addresses.
+    /// Allocations by address.
     pub allocations: BTreeMap<u64, Allocation>,
-    /// By their handles.
+    /// Modules by handle.
     pub modules: BTreeMap<usize, Vec<Entry>>,
-    /// By their handles: the module's, and the place in it.
+    /// Functions by handle: the module's handle, and the index in it.
     pub functions: BTreeMap<usize, (usize, usize)>,
-    /// By their handles.
+    /// Streams by handle.
     pub streams: BTreeSet<usize>,
-    /// Of those, and the usual one, who has a copy of the host's memory that nobody waited for.
+    /// Streams, including the default one, with a host-memory copy that was not synchronised.
     pub unawaited: BTreeSet<usize>,
-    /// By their handles; when they were reached.
+    /// Events by handle, with the time at which they were reached.
     pub events: BTreeMap<usize, Option<Instant>>,
-    /// How often each card's context was taken and not given back.
+    /// The reference count of each GPU's primary context.
     pub retained: Vec<u64>,
-    /// Launches so far.
+    /// Number of launches.
     pub n_launches: u64,
-    /// Allocations so far.
+    /// Number of allocations.
     pub n_allocations: u64,
-    /// How far the card's clock is ahead, of what only pretends to take time.
+    /// The simulated time by which the GPU's clock is ahead.
     pub ahead: Duration,
-    /// What the library of products gave handles for, and did.
-    pub products: Products,
-    /// What the library of graphs gave handles for, and did.
-    pub graphs: Graphs,
-    /// The code that everything is answered with since a kernel failed.
+    /// The code that every call fails with since a kernel failed.
     fault: Option<u32>,
     begun: bool,
     scenario: Option<Scenario>,
@@ -79,12 +75,12 @@ pub struct State {
     n_handles: usize,
 }
 
-/// Memory that somebody took.
+/// An allocation.
 #[derive(Clone, Copy, Debug)]
 pub struct Allocation {
-    /// Of which card.
-    pub card: usize,
-    /// How much.
+    /// The GPU's index.
+    pub gpu: usize,
+    /// Its size.
     pub bytes: u64,
 }
 
@@ -93,13 +89,13 @@ pub struct Allocation {
 pub struct Entry {
     /// Its name.
     pub name: String,
-    /// What is run for it.
+    /// The emulator's kernel.
     pub kernel: &'static Kernel,
-    /// The file that it is in, where the compiled kernels run.
+    /// The PTX module, if the compiled kernels run.
     pub compiled: Option<Arc<Module>>,
-    /// Threads of a block at most.
+    /// Largest number of threads per block.
     pub threads_max: u32,
-    /// Shared memory of a launch at most.
+    /// Largest shared memory of a launch, in bytes.
     pub shared_bytes_max: u32,
 }
 
@@ -118,8 +114,6 @@ impl Default for State {
             n_launches: 0,
             n_allocations: 0,
             ahead: Duration::ZERO,
-            products: Products::default(),
-            graphs: Graphs::default(),
             fault: None,
             begun: false,
             scenario: None,
@@ -129,32 +123,32 @@ impl Default for State {
     }
 }
 
-/// A call that may come before `cuInit`.
-pub fn any(answer: impl FnOnce(&mut State) -> Answer) -> u32 {
+/// Runs a call that is valid before `cuInit`.
+pub fn any(answer: impl FnOnce(&mut State) -> CallResult) -> u32 {
     let mut state = STATE.lock().unwrap_or_else(PoisonError::into_inner);
     state.read();
     answer(&mut state).err().unwrap_or(code::SUCCESS)
 }
 
-/// A call that may not.
-pub fn begun(answer: impl FnOnce(&mut State) -> Answer) -> u32 {
+/// Runs a call that is valid only after `cuInit`.
+pub fn begun(answer: impl FnOnce(&mut State) -> CallResult) -> u32 {
     any(|state| if state.begun { answer(state) } else { Err(code::NOT_INITIALIZED) })
 }
 
-/// A call that is of this thread's context: nothing of it works after a fault.
-pub fn in_context(answer: impl FnOnce(&mut State, usize) -> Answer) -> u32 {
+/// Runs a call on this thread's context. All of them fail after a fault.
+pub fn in_context(answer: impl FnOnce(&mut State, usize) -> CallResult) -> u32 {
     begun(|state| {
-        let card = CURRENT.get().filter(|&card| state.retained.get(card).is_some_and(|&n| n > 0));
-        let card = card.ok_or(code::INVALID_CONTEXT)?;
-        here::fault_code().or(state.fault).map_or(Ok(()), Err)?;
-        answer(state, card)
+        let gpu = CURRENT.get().filter(|&gpu| state.retained.get(gpu).is_some_and(|&n| n > 0));
+        let gpu = gpu.ok_or(code::INVALID_CONTEXT)?;
+        launch_settings::fault_code().or(state.fault).map_or(Ok(()), Err)?;
+        answer(state, gpu)
     })
 }
 
-/// A call of another library's that the driver answers as well: its code, and apart from that the library's.
+/// Runs a call of another library through the driver's checks. Returns the driver's code and the library's own status.
 pub fn apart(
-    call: impl FnOnce(&mut dyn FnMut(&mut State) -> Answer) -> u32,
-    answer: impl FnOnce(&mut State) -> Answer,
+    call: impl FnOnce(&mut dyn FnMut(&mut State) -> CallResult) -> u32,
+    answer: impl FnOnce(&mut State) -> CallResult,
 ) -> (u32, u32) {
     let (mut status, mut answer) = (code::SUCCESS, Some(answer));
     let driver = call(&mut |state: &mut State| {
@@ -164,66 +158,66 @@ pub fn apart(
     (driver, status)
 }
 
-/// Makes a card's context this thread's; none with `None`.
-pub fn set_current(card: Option<usize>) {
-    CURRENT.set(card);
+/// Sets this thread's current context.
+pub fn set_current(gpu: Option<usize>) {
+    CURRENT.set(gpu);
 }
 
-/// Says what a test's author is to know.
-#[expect(clippy::print_stderr, reason = "only a test loads it, and a code alone does not tell what is wrong")]
+/// Prints a message for the author of a test.
+#[expect(clippy::print_stderr, reason = "only tests load it, and an error code alone does not identify the cause")]
 pub fn complain(what: impl std::fmt::Display) {
     eprintln!("fake libcuda: {what}");
 }
 
 impl State {
-    /// What `cuInit` answers.
-    pub fn begin(&mut self) -> Answer {
+    /// Performs `cuInit`.
+    pub fn begin(&mut self) -> CallResult {
         let scenario = self.scenario()?;
         if scenario.init != code::SUCCESS {
             return Err(scenario.init);
         }
-        if scenario.cards.is_empty() {
+        if scenario.gpus.is_empty() {
             return Err(code::NO_DEVICE);
         }
         self.begun = true;
         Ok(())
     }
 
-    /// The machine.
+    /// Returns the scenario.
     pub fn scenario(&self) -> Result<&Scenario, u32> {
         self.scenario.as_ref().ok_or(code::UNKNOWN)
     }
 
-    /// A card by its number.
-    pub fn card(&self, number: i32) -> Result<(usize, &Card), u32> {
+    /// Returns a GPU by its index.
+    pub fn gpu(&self, number: i32) -> Result<(usize, &FakeGpu), u32> {
         let number = usize::try_from(number).map_err(|_| code::INVALID_DEVICE)?;
-        Ok((number, self.scenario()?.cards.get(number).ok_or(code::INVALID_DEVICE)?))
+        Ok((number, self.scenario()?.gpus.get(number).ok_or(code::INVALID_DEVICE)?))
     }
 
-    /// What nobody has of a card's memory.
-    pub fn free_bytes(&self, card: usize) -> Result<u64, u32> {
-        let of = self.scenario()?.cards.get(card).ok_or(code::INVALID_CONTEXT)?;
-        let ours: u64 = self.allocations.values().filter(|taken| taken.card == card).map(|taken| taken.bytes).sum();
+    /// Returns the free memory of a GPU, in bytes.
+    pub fn free_bytes(&self, gpu: usize) -> Result<u64, u32> {
+        let of = self.scenario()?.gpus.get(gpu).ok_or(code::INVALID_CONTEXT)?;
+        let ours: u64 = self.allocations.values().filter(|taken| taken.gpu == gpu).map(|taken| taken.bytes).sum();
         Ok(of.total_bytes.saturating_sub(of.context_bytes).saturating_sub(of.others_bytes).saturating_sub(ours))
     }
 
-    /// A kernel failed: everything from now on is answered with that code; where a thread has launches of its own, to
-    /// that thread alone.
+    /// Records a kernel's failure: every later call fails with this code. If the thread has settings of its own, only
+    /// its calls fail.
     pub fn fail(&mut self, code: u32, what: String) {
-        if let Some(what) = here::fail(code, what) {
+        if let Some(what) = launch_settings::fail(code, what) {
             complain(what);
             self.fault.get_or_insert(code);
         }
     }
 
-    /// A handle that nobody has.
+    /// Returns an unused handle.
     pub fn new_handle(&mut self) -> usize {
-        // Far from 0, and from what a card or an attribute is numbered.
+        // Far from 0 and from the numbers of GPUs and attributes.
         self.n_handles += 1;
         0x1000 + 16 * self.n_handles
     }
 
-    /// Reads the scenario if it is another one than before. One that cannot be read leaves the library unusable.
+    /// Reads the scenario again if its file has changed. An unreadable file makes the library unusable.
     fn read(&mut self) {
         let Some(path) = env::var_os(VARIABLE).map(PathBuf::from) else {
             self.scenario.get_or_insert_default();
@@ -236,7 +230,7 @@ impl State {
         let read = fs::read(&path).map_err(|error| error.to_string());
         match read.and_then(|bytes| serde_json::from_slice(&bytes).map_err(|error| error.to_string())) {
             Ok(scenario) => (self.scenario, self.identity) = (Some(scenario), identity),
-            Err(error) => complain(format_args!("{} is no scenario: {error}", path.display())),
+            Err(error) => complain(format_args!("{} is not a scenario: {error}", path.display())),
         }
     }
 }

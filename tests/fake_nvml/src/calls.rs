@@ -1,7 +1,7 @@
-//! The C symbols, as nvml.h declares them.
+//! The C symbols declared in nvml.h.
 //!
-//! SAFETY, of every one: the caller gives pointers to what nvml.h says, which may be written, or null only where it says
-//! so; nothing is kept of them.
+//! SAFETY, for every symbol: the caller passes pointers that are valid for the writes that nvml.h specifies, and null
+//! only where it permits null. No pointer is kept after the call.
 
 mod device;
 mod events;
@@ -10,31 +10,31 @@ mod system;
 
 use std::os::raw::{c_char, c_uint};
 
-use crate::{code, state::Answer};
+use crate::{code, state::CallResult};
 
-/// Writes an answer where the caller wants it.
+/// Writes a result to the caller's memory.
 ///
 /// # Safety
-/// As of every symbol.
-unsafe fn put<T>(out: *mut T, value: T) -> Answer {
+/// As for every symbol.
+unsafe fn put<T>(out: *mut T, value: T) -> CallResult {
     if out.is_null() {
         return Err(code::INVALID_ARGUMENT);
     }
-    // SAFETY: not null, and the caller's to be written.
+    // SAFETY: not null, and valid for writing.
     unsafe { out.write(value) };
     Ok(())
 }
 
-/// Writes a text with its end, where it fits.
+/// Writes a text with its terminator, if it fits.
 ///
 /// # Safety
-/// As of every symbol.
-unsafe fn put_text(out: *mut c_char, length: c_uint, text: &str) -> Answer {
+/// As for every symbol.
+unsafe fn put_text(out: *mut c_char, length: c_uint, text: &str) -> CallResult {
     let bytes = text.as_bytes();
     if out.is_null() || usize::try_from(length).map_or(true, |length| length <= bytes.len()) {
         return Err(code::INSUFFICIENT_SIZE);
     }
-    // SAFETY: the caller has that many bytes there, and the text with its end is no longer.
+    // SAFETY: the caller's buffer has that size, and the text with its terminator fits.
     unsafe {
         out.cast::<u8>().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
         out.add(bytes.len()).write(0);
@@ -42,7 +42,7 @@ unsafe fn put_text(out: *mut c_char, length: c_uint, text: &str) -> Answer {
     Ok(())
 }
 
-/// A scenario's number as NVML's, which are whole.
+/// Rounds a scenario's number to an integer, as NVML has them.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "floats saturate, as a scenario may say")]
 fn whole(value: f64) -> u32 {
     value.round() as u32

@@ -1,4 +1,4 @@
-//! What a scenario says: the driver, its cards, and how their values go with time.
+//! Scenarios: the driver, its GPUs, and their values over time.
 
 use std::collections::BTreeMap;
 
@@ -8,24 +8,24 @@ use crate::code;
 
 const GIB: f64 = (1_u64 << 30) as f64;
 
-/// A machine. What a file does not say is that of an RTX 4070 that trains.
+/// A machine. The default has an RTX 4070 that trains.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Scenario {
-    /// As `580.95.05`.
+    /// The driver's version, such as `580.95.05`.
     pub driver_version: String,
-    /// As 13000 for 13.0.
+    /// The CUDA version, such as 13000 for 13.0.
     pub cuda_version: i32,
-    /// The code that `nvmlInit` answers.
+    /// The code that `nvmlInit` returns.
     pub init: u32,
-    /// The code that everything else answers, as when the driver is unloaded.
+    /// The code that every other call returns, for example for an unloaded driver.
     pub every_call: Option<u32>,
-    /// The time, where it stands still; else it is what has passed since the file was written.
+    /// A fixed time; without it the time since the file was written.
     pub time_s: Option<f64>,
-    /// Milliseconds that a symbol takes, by its name.
+    /// Delay of a symbol in milliseconds, by its name.
     pub slow_ms: BTreeMap<String, u64>,
-    /// The cards.
-    pub cards: Vec<Card>,
+    /// The GPUs.
+    pub gpus: Vec<FakeGpu>,
 }
 
 impl Default for Scenario {
@@ -37,72 +37,72 @@ impl Default for Scenario {
             every_call: None,
             time_s: None,
             slow_ms: BTreeMap::new(),
-            cards: vec![],
+            gpus: vec![],
         }
     }
 }
 
 impl Scenario {
-    /// So many cards alike.
+    /// Creates a scenario with identical GPUs.
     #[must_use]
-    pub fn of_cards(n_cards: usize) -> Self {
-        Self { cards: (0..n_cards).map(Card::numbered).collect(), ..Self::default() }
+    pub fn of_gpus(n_gpus: usize) -> Self {
+        Self { gpus: (0..n_gpus).map(FakeGpu::numbered).collect(), ..Self::default() }
     }
 }
 
-/// A card, or an instance of one.
+/// A GPU or a MIG instance.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Card {
-    /// As NVML has it.
+pub struct FakeGpu {
+    /// The product name, as NVML reports it.
     pub name: String,
-    /// As `GPU-…`.
+    /// The UUID, in the form `GPU-…`.
     pub uuid: String,
-    /// As `00000000:01:00.0`.
+    /// The PCI address, in the form `00000000:01:00.0`.
     pub pci_bus_id: String,
-    /// The whole of its memory.
+    /// Total memory in bytes.
     pub memory_total_bytes: u64,
-    /// What the driver keeps.
+    /// Memory reserved by the driver, in bytes.
     pub memory_reserved_bytes: u64,
-    /// What processes have.
+    /// Memory of processes, in bytes.
     pub memory_used_bytes: Course,
-    /// Share of the time in which a kernel ran.
+    /// Percentage of time during which a kernel ran.
     pub utilization_percent: Course,
-    /// Share of the time in which memory was used.
+    /// Percentage of time during which memory was accessed.
     pub memory_utilization_percent: Course,
-    /// What it takes.
+    /// Power draw in watts.
     pub power_watts: Course,
-    /// Since the driver was loaded.
+    /// Energy since the driver was loaded, in joules.
     pub energy_joules: Course,
-    /// Of the chip.
+    /// Temperature of the chip, in degrees Celsius.
     pub temperature_celsius: Course,
-    /// Of the multiprocessors.
+    /// Clock rate of the multiprocessors, in megahertz.
     pub clock_sm_mhz: Course,
-    /// Of the memory.
+    /// Clock rate of the memory, in megahertz.
     pub clock_memory_mhz: Course,
-    /// NVML's bits.
+    /// NVML's bits of throttle reasons.
     pub throttle: u64,
-    /// Of the first fan.
+    /// Speed of the first fan, in percent.
     pub fan_percent: Course,
-    /// Links that are up, and those there are.
+    /// Number of active NVLinks, and of all NVLinks.
     pub nvlinks: (u32, u32),
-    /// Errors of memory that were mended, and that were not.
+    /// Number of corrected and of uncorrected ECC errors.
     pub ecc: (u64, u64),
-    /// Who uses it.
+    /// The processes on the GPU.
     pub processes: Vec<Process>,
-    /// Codes that symbols answer for this card, by their names; `*` is every symbol that has the card already.
+    /// Error codes of symbols for this GPU, by symbol; `*` matches every symbol that takes a device handle.
     pub errors: BTreeMap<String, u32>,
-    /// The driver's critical errors: when, and NVIDIA's number.
+    /// Critical errors of the driver: the time in seconds, and NVIDIA's number.
     pub xids: Vec<(f64, u64)>,
-    /// From when until when it does not answer.
+    /// Intervals in seconds during which the GPU does not respond.
     pub lost_s: Vec<(f64, f64)>,
-    /// From when until when it is not even counted.
+    /// Intervals in seconds during which the GPU is not even counted.
     pub uncounted_s: Vec<(f64, f64)>,
-    /// Its instances, where it is split.
-    pub mig: Option<Vec<Card>>,
+    /// The MIG instances, if the GPU is in MIG mode.
+    pub mig: Option<Vec<FakeGpu>>,
 }
 
-impl Default for Card {
+impl Default for FakeGpu {
     fn default() -> Self {
         Self {
             name: "NVIDIA GeForce RTX 4070".to_owned(),
@@ -132,8 +132,8 @@ impl Default for Card {
     }
 }
 
-impl Card {
-    /// A card that no other of its kind is.
+impl FakeGpu {
+    /// Creates a GPU with a unique UUID and PCI address.
     #[must_use]
     pub fn numbered(number: usize) -> Self {
         Self {
@@ -143,7 +143,7 @@ impl Card {
         }
     }
 
-    /// The same card, but a symbol answers a code.
+    /// Lets a symbol fail with a code for this GPU.
     #[must_use]
     pub fn without(mut self, symbol: &str, code: u32) -> Self {
         self.errors.insert(symbol.to_owned(), code);
@@ -163,15 +163,15 @@ fn is_within(spans: &[(f64, f64)], time_s: f64) -> bool {
     spans.iter().any(|&(from, to)| (from..to).contains(&time_s))
 }
 
-/// A process on a card.
+/// A process on a GPU.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Process {
-    /// As the host counts it.
+    /// The process id in the host's namespace.
     pub pid: u32,
-    /// What it has of the card; none where Windows hides it.
+    /// Its memory on the GPU in bytes; `None` if Windows hides it.
     pub memory_used_bytes: Option<u64>,
-    /// It draws; else it computes.
+    /// Whether it is a graphics process; otherwise it is a compute process.
     pub graphics: bool,
 }
 
@@ -179,9 +179,9 @@ pub struct Process {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Course {
-    /// Always the same.
+    /// A constant.
     Stays(f64),
-    /// Straight from point to point, of seconds and values; before the first and after the last it stays.
+    /// Linear interpolation between points of seconds and values, constant outside of them.
     Goes(Vec<(f64, f64)>),
 }
 
@@ -216,12 +216,12 @@ mod tests {
     }
 
     #[test]
-    fn what_a_file_does_not_say_is_the_usual() {
+    fn missing_scenario_fields_take_defaults() {
         let read = |text: &str| serde_json::from_str::<Scenario>(text).expect("a scenario");
         assert_eq!(read("{}"), Scenario::default());
-        let card = &read(r#"{"cards": [{"temperature_celsius": [[0, 50], [10, 90]]}]}"#).cards[0];
-        assert!((card.temperature_celsius.at(5.0) - 70.0).abs() < 1e-9);
-        assert_eq!(card.name, Card::default().name);
-        serde_json::from_str::<Scenario>(r#"{"card": []}"#).expect_err("a slip of the pen is told");
+        let gpu = &read(r#"{"gpus": [{"temperature_celsius": [[0, 50], [10, 90]]}]}"#).gpus[0];
+        assert!((gpu.temperature_celsius.at(5.0) - 70.0).abs() < 1e-9);
+        assert_eq!(gpu.name, FakeGpu::default().name);
+        serde_json::from_str::<Scenario>(r#"{"gpu": []}"#).expect_err("a typing error is reported");
     }
 }

@@ -1,39 +1,35 @@
-//! How a test uses the library: a folder with a copy of it, and the scenario beside.
+//! Use of the library by a test: a directory with a copy of it and the scenario beside.
 
 use std::{
-    env, fs, io,
+    fs, io,
     path::{Path, PathBuf},
 };
 
+use headroom_built_library::built_library;
+
 use crate::{FILE, Scenario};
 
-/// The library as cargo built it: beside the executable of a test that names this package under `[dev-dependencies]`.
+/// Returns the path of the built library. Cargo places it beside the executable of a test that has this package in
+/// `[dev-dependencies]`.
 ///
 /// # Errors
-/// It is not there, as where somebody moved the executable.
+/// The library is not there, for example because the executable was moved.
 pub fn library() -> io::Result<PathBuf> {
-    let name = format!("{}headroom_fake_nvml{}", env::consts::DLL_PREFIX, env::consts::DLL_SUFFIX);
-    let executable = env::current_exe()?;
-    // Tests lie in `deps`, and programs a folder above it.
-    let folders = executable.ancestors().skip(1).take(2).flat_map(|folder| [folder.to_owned(), folder.join("deps")]);
-    let mut paths = folders.map(|folder| folder.join(&name));
-    paths
-        .find(|path| path.is_file())
-        .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("cargo built no {name} beside this test")))
+    built_library("headroom_fake_nvml")
 }
 
-/// A folder in which the library plays a scenario.
+/// A directory with a copy of the library and its scenario.
 #[derive(Debug)]
 pub struct Stage {
     folder: PathBuf,
 }
 
 impl Stage {
-    /// Copies the library into a folder: a loader gives two paths two libraries, and a test its own. Symbols that are
-    /// named are not in the copy.
+    /// Copies the library to a directory. A loader treats different paths as different libraries, so each test has its
+    /// own. The copy lacks the symbols in `without`.
     ///
     /// # Errors
-    /// The folder cannot be written, or a symbol to be left out was never there.
+    /// The directory cannot be written, or a symbol in `without` does not exist.
     pub fn new(folder: &Path, without: &[&str], scenario: &Scenario) -> io::Result<Self> {
         fs::create_dir_all(folder)?;
         let mut bytes = fs::read(library()?)?;
@@ -46,25 +42,25 @@ impl Stage {
         Ok(stage)
     }
 
-    /// What is to be loaded.
+    /// Returns the path of the library to load.
     #[must_use]
     pub fn library(&self) -> PathBuf {
         self.folder.join("libnvidia-ml.so.1")
     }
 
-    /// Plays another scenario from now on.
+    /// Replaces the scenario.
     ///
     /// # Errors
-    /// The folder cannot be written.
+    /// The directory cannot be written.
     pub fn play(&self, scenario: &Scenario) -> io::Result<()> {
-        // Renamed into its place, so that nobody reads half of one.
+        // Renamed, so that no reader sees a partial file.
         let new = self.folder.join("scenario.new");
         fs::write(&new, serde_json::to_vec_pretty(scenario)?)?;
         fs::rename(new, self.folder.join(FILE))
     }
 }
 
-/// Calls a symbol something else in the library's table of names, so that nobody finds it.
+/// Renames a symbol in the library's table of names, so that it cannot be found.
 fn hide(bytes: &mut [u8], symbol: &str) -> io::Result<()> {
     let name = format!("\0{symbol}\0").into_bytes();
     let starts: Vec<usize> =

@@ -1,4 +1,4 @@
-//! What the loaded library knows: the scenario as it stands now, and who began to use it.
+//! The state of the loaded library: the current scenario, and the number of initialisations.
 
 use std::{
     env, fs,
@@ -9,9 +9,9 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use crate::{Card, FILE, Scenario, VARIABLE, code};
+use crate::{FILE, FakeGpu, Scenario, VARIABLE, code};
 
-/// A card as NVML's callers hold it: never looked into.
+/// An opaque device handle.
 pub type Handle = *mut std::ffi::c_void;
 
 static STATE: Mutex<State> = Mutex::new(State { scenario: None, identity: None, path: None, n_users: 0 });
@@ -24,7 +24,7 @@ struct State {
     n_users: u32,
 }
 
-/// Tells a file from the one that stood there before.
+/// Identifies a version of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Identity {
     written: SystemTime,
@@ -32,10 +32,10 @@ struct Identity {
     inode: u64,
 }
 
-/// What a call answers: the code of what went wrong, else success.
-pub type Answer = Result<(), c_uint>;
+/// The result of a call: success, or an error code.
+pub type CallResult = Result<(), c_uint>;
 
-/// Begins to use the library.
+/// Performs `nvmlInit`.
 pub fn begin() -> c_uint {
     with(|state| {
         state.read();
@@ -48,7 +48,7 @@ pub fn begin() -> c_uint {
     })
 }
 
-/// Ends to use it.
+/// Performs `nvmlShutdown`.
 pub fn end() -> c_uint {
     wait("nvmlShutdown");
     with(|state| {
@@ -57,11 +57,11 @@ pub fn end() -> c_uint {
     })
 }
 
-/// A call that is of no card.
-pub fn system(symbol: &str, answer: impl FnOnce(&Scenario, f64) -> Answer) -> c_uint {
+/// Runs a call that concerns no GPU.
+pub fn system(symbol: &str, answer: impl FnOnce(&Scenario, f64) -> CallResult) -> c_uint {
     wait(symbol);
     with(|state| {
-        // Often enough to follow a test, and seldom enough to cost nothing.
+        // Frequent enough for tests, and cheap enough not to affect measurements.
         if matches!(symbol, "nvmlDeviceGetCount_v2" | "nvmlDeviceGetHandleByIndex_v2" | "nvmlEventSetWait_v2") {
             state.read();
         }
@@ -70,50 +70,50 @@ pub fn system(symbol: &str, answer: impl FnOnce(&Scenario, f64) -> Answer) -> c_
     })
 }
 
-/// A call that is of a card.
-pub fn of_card(symbol: &str, handle: Handle, answer: impl FnOnce(&Card, f64) -> Answer) -> c_uint {
+/// Runs a call on a GPU.
+pub fn of_gpu(symbol: &str, handle: Handle, answer: impl FnOnce(&FakeGpu, f64) -> CallResult) -> c_uint {
     wait(symbol);
     with(|state| {
-        let (card, instance) = unfold(handle);
-        // Who keeps its handles is followed as well: once in a round of the cards.
-        if card == 0 && symbol == "nvmlDeviceGetMemoryInfo_v2" {
+        let (gpu, instance) = unfold(handle);
+        // Covers callers with cached handles: once per round of all GPUs.
+        if gpu == 0 && symbol == "nvmlDeviceGetMemoryInfo_v2" {
             state.read();
         }
         let scenario = state.in_use()?;
         let time_s = time_s(state);
-        let parent = scenario.cards.get(card).ok_or(code::INVALID_ARGUMENT)?;
+        let parent = scenario.gpus.get(gpu).ok_or(code::INVALID_ARGUMENT)?;
         if parent.is_lost(time_s) {
             return Err(code::GPU_IS_LOST);
         }
-        let card = match instance {
+        let gpu = match instance {
             None => parent,
             Some(instance) => parent.mig.as_ref().and_then(|all| all.get(instance)).ok_or(code::NOT_FOUND)?,
         };
-        match card.errors.get(symbol).or_else(|| card.errors.get("*")) {
+        match gpu.errors.get(symbol).or_else(|| gpu.errors.get("*")) {
             Some(&error) => Err(error),
-            None => answer(card, time_s),
+            None => answer(gpu, time_s),
         }
     })
 }
 
-/// The handle of a card, or of an instance of one; both are numbers, and never 0.
-pub fn handle(card: usize, instance: Option<usize>) -> Handle {
-    let number = 1 + card + (instance.map_or(0, |instance| 1 + instance) << 16);
+/// Returns the handle of a GPU or a MIG instance; never null.
+pub fn handle(gpu: usize, instance: Option<usize>) -> Handle {
+    let number = 1 + gpu + (instance.map_or(0, |instance| 1 + instance) << 16);
     std::ptr::without_provenance_mut(number)
 }
 
-/// The card of a handle, and its instance.
+/// Returns the indices of a handle's GPU and instance.
 pub fn unfold(handle: Handle) -> (usize, Option<usize>) {
     let number = handle.addr();
     ((number & 0xffff).wrapping_sub(1), (number >> 16).checked_sub(1))
 }
 
-fn with(answer: impl FnOnce(&mut State) -> Answer) -> c_uint {
+fn with(answer: impl FnOnce(&mut State) -> CallResult) -> c_uint {
     let mut state = STATE.lock().unwrap_or_else(PoisonError::into_inner);
     answer(&mut state).err().unwrap_or(code::SUCCESS)
 }
 
-/// Takes the time that the scenario says; others call meanwhile.
+/// Waits for the scenario's delay of a symbol, without blocking other calls.
 fn wait(symbol: &str) {
     let mut wait_ms = 0;
     with(|state| {
@@ -139,8 +139,8 @@ impl State {
         scenario.every_call.map_or(Ok(scenario), Err)
     }
 
-    /// Reads the file if it is another one than before. One that cannot be read changes nothing, and says so.
-    #[expect(clippy::print_stderr, reason = "only a test loads it, and its author is to see the slip")]
+    /// Reads the file again if it has changed. An unreadable file changes nothing, and an error is printed.
+    #[expect(clippy::print_stderr, reason = "only tests load it, and the scenario's author has to see the error")]
     fn read(&mut self) {
         let path = self.path.get_or_insert_with(path);
         let Some(identity) = identity(path) else { return };
@@ -153,7 +153,7 @@ impl State {
                 self.scenario = Some(scenario);
                 self.identity = Some(identity);
             }
-            Err(error) => eprintln!("{} is no scenario: {error}", path.display()),
+            Err(error) => eprintln!("{} is not a scenario: {error}", path.display()),
         }
     }
 }
@@ -167,13 +167,13 @@ fn identity(path: &PathBuf) -> Option<Identity> {
     Some(Identity { written: metadata.modified().ok()?, bytes: metadata.len(), inode })
 }
 
-/// Beside the library, else what the variable names.
+/// Returns the scenario's path: beside the library, otherwise from the variable.
 fn path() -> PathBuf {
     let beside = own_path().map(|own| own.with_file_name(FILE)).filter(|path| path.is_file());
     beside.unwrap_or_else(|| env::var_os(VARIABLE).map(PathBuf::from).unwrap_or_default())
 }
 
-/// Where this library was loaded from: the file that the kernel mapped this function out of.
+/// Returns the path of this library: the file from which the kernel mapped this function.
 fn own_path() -> Option<PathBuf> {
     let address = own_path as *const () as usize;
     let maps = fs::read_to_string("/proc/self/maps").ok()?;

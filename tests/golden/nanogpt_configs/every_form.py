@@ -1,6 +1,6 @@
 """Every form that the reader evaluates, and two that it does not.
 
-Run by Python, this gives the values that shared/src/nanogpt/properties.rs expects.
+Run by Python, this gives the values that shared/planner/src/nanogpt/properties.rs expects.
 """
 import time
 

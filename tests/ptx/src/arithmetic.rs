@@ -1,32 +1,33 @@
-//! Instructions that read and write registers alone.
+//! Instructions on registers only.
 
 use crate::{
     math,
     program::{
-        Binary, Comparison, Logic, LongBinary, LongUnary, Operation, Order, Register, Shift, Ternary, Type, Unary,
+        Binary, Comparison, Logic, LongBinary, LongUnary, Operation, Order, Register, Shift, Ternary, Type,
+        UnaryOperation,
     },
-    registers::{ALL, Lanes, Predicates, Registers, map, mask, zip},
+    registers::{ALL, Lanes, PredicateRegisters, Registers, map, mask, zip},
 };
 
-/// A warp's registers of all kinds.
+/// The register files of a warp.
 #[derive(Debug)]
 pub struct Files {
-    /// Of 16 and 32 bits.
+    /// Registers of 16 and 32 bits.
     pub words: Registers<u32>,
-    /// Of 64 bits.
+    /// Registers of 64 bits.
     pub longs: Registers<u64>,
-    /// Predicates.
-    pub predicates: Predicates,
+    /// The predicate registers.
+    pub predicates: PredicateRegisters,
 }
 
-/// The lanes of a mask that would divide by zero.
+/// A mask of the lanes that divide by zero.
 pub type DividesByZero = u32;
 
 impl Files {
-    /// Executes an instruction that changes registers alone, in the active lanes; `None` where it is another one.
+    /// Executes a register-only instruction in the active lanes; `None` for other instructions.
     ///
     /// # Errors
-    /// Lanes divide by zero.
+    /// The mask of lanes that divide by zero.
     pub fn execute(&mut self, operation: &Operation, active: u32) -> Option<Result<(), DividesByZero>> {
         match *operation {
             Operation::Unary(kind, d, a) => {
@@ -126,7 +127,8 @@ impl Files {
             Operation::Logic(kind, d, [a, b]) => {
                 let [x, y] = [a, b].map(|register| self.predicates.get(register));
                 let [x_defined, y_defined] = [a, b].map(|register| self.predicates.defined(register));
-                // Where one operand decides, the other may be undefined: compilers compute both sides of `&&` so.
+                // If one operand decides the result, the other may be undefined: compilers evaluate both sides of `&&`
+                // this way.
                 let (values, decided) = match kind {
                     Logic::And => (x & y, (x_defined & !x) | (y_defined & !y)),
                     Logic::Or => (x | y, (x_defined & x) | (y_defined & y)),
@@ -168,22 +170,22 @@ fn floats(of: impl Fn(f32, f32) -> f32) -> impl Fn(u32, u32) -> u32 {
     move |a, b| of(f32::from_bits(a), f32::from_bits(b)).to_bits()
 }
 
-fn unary(kind: Unary, a: &Lanes<u32>) -> Lanes<u32> {
+fn unary(kind: UnaryOperation, a: &Lanes<u32>) -> Lanes<u32> {
     match kind {
-        Unary::Move => *a,
-        Unary::Not => map(a, |a: u32| !a),
-        Unary::Not16 => map(a, |a: u32| !a & 0xffff),
-        Unary::Negate => map(a, u32::wrapping_neg),
-        Unary::Low16 => map(a, |a| a & 0xffff),
-        Unary::FloatOfUnsigned => map(a, |a| (a as f32).to_bits()),
-        Unary::NegateFloat => map(a, |a| a ^ 0x8000_0000),
-        Unary::AbsoluteFloat => map(a, |a| a & 0x7fff_ffff),
-        Unary::ReciprocalFloat => map(a, float(|a| 1.0 / a)),
-        Unary::RootFloat => map(a, float(f32::sqrt)),
-        Unary::InverseRootApproximate => map(a, math::inverse_root),
-        Unary::PowerOfTwoApproximate => map(a, math::power_of_two),
-        Unary::LogarithmApproximate => map(a, math::logarithm),
-        Unary::ReciprocalApproximate => map(a, math::reciprocal),
+        UnaryOperation::Move => *a,
+        UnaryOperation::Not => map(a, |a: u32| !a),
+        UnaryOperation::Not16 => map(a, |a: u32| !a & 0xffff),
+        UnaryOperation::Negate => map(a, u32::wrapping_neg),
+        UnaryOperation::Low16 => map(a, |a| a & 0xffff),
+        UnaryOperation::FloatOfUnsigned => map(a, |a| (a as f32).to_bits()),
+        UnaryOperation::NegateFloat => map(a, |a| a ^ 0x8000_0000),
+        UnaryOperation::AbsoluteFloat => map(a, |a| a & 0x7fff_ffff),
+        UnaryOperation::ReciprocalFloat => map(a, float(|a| 1.0 / a)),
+        UnaryOperation::RootFloat => map(a, float(f32::sqrt)),
+        UnaryOperation::InverseRootApproximate => map(a, math::inverse_root),
+        UnaryOperation::PowerOfTwoApproximate => map(a, math::power_of_two),
+        UnaryOperation::LogarithmApproximate => map(a, math::logarithm),
+        UnaryOperation::ReciprocalApproximate => map(a, math::reciprocal),
     }
 }
 
@@ -196,14 +198,14 @@ fn binary(kind: Binary, a: &Lanes<u32>, b: &Lanes<u32>) -> Lanes<u32> {
         Binary::Subtract16 => zip(a, b, |a: u32, b| a.wrapping_sub(b) & 0xffff),
         Binary::MultiplyLow16 => zip(a, b, |a: u32, b| a.wrapping_mul(b) & 0xffff),
         Binary::MultiplyWide16 => zip(a, b, |a, b| (a & 0xffff) * (b & 0xffff)),
-        // Of lanes that take no part the divisor may be anything.
+        // The divisor of an inactive lane may be 0.
         Binary::Divide => zip(a, b, |a: u32, b| a.checked_div(b).unwrap_or(0)),
         Binary::Remainder => zip(a, b, |a: u32, b| a.checked_rem(b).unwrap_or(0)),
         Binary::Minimum => zip(a, b, u32::min),
         Binary::And => zip(a, b, |a, b| a & b),
         Binary::Or => zip(a, b, |a, b| a | b),
         Binary::Xor => zip(a, b, |a, b| a ^ b),
-        // Past the last bit nothing is left: the amount is clamped.
+        // Shift amounts beyond the last bit are clamped, which gives 0.
         Binary::ShiftLeft => zip(a, b, |a: u32, b| a.checked_shl(b).unwrap_or(0)),
         Binary::ShiftLeft16 => zip(a, b, |a: u32, b| a.checked_shl(b).unwrap_or(0) & 0xffff),
         Binary::ShiftRight => zip(a, b, |a: u32, b| a.checked_shr(b).unwrap_or(0)),
@@ -213,7 +215,7 @@ fn binary(kind: Binary, a: &Lanes<u32>, b: &Lanes<u32>) -> Lanes<u32> {
         Binary::DivideFloat => zip(a, b, floats(|a, b| a / b)),
         Binary::MaximumFloat => zip(a, b, |a, b| math::maximum(f32::from_bits(a), f32::from_bits(b))),
         Binary::MinimumFloat => zip(a, b, |a, b| math::minimum(f32::from_bits(a), f32::from_bits(b))),
-        // The first operand is the upper half.
+        // The first operand becomes the upper half.
         Binary::PackBfloat16 => zip(a, b, |a, b| math::bfloat16(a) << 16 | math::bfloat16(b)),
     }
 }
@@ -227,7 +229,7 @@ fn ternary(kind: Ternary, a: &Lanes<u32>, b: &Lanes<u32>, c: &Lanes<u32>) -> Lan
             Ternary::MultiplyAddFloat => {
                 f32::mul_add(f32::from_bits(a), f32::from_bits(b), f32::from_bits(c)).to_bits()
             }
-            // The upper half of b:a after a shift by the amount's lower five bits.
+            // The upper half of b:a, shifted by the amount's lower five bits.
             Ternary::FunnelShiftLeft => low(((u64::from(b) << 32 | u64::from(a)) << (c & 31)) >> 32),
         };
     }
@@ -264,7 +266,7 @@ fn compare(kind: Type, comparison: Comparison, a: &Lanes<u32>, b: &Lanes<u32>) -
         Type::Float => {
             let unordered = mask(a, b, |a, b| f32::from_bits(a).is_nan() || f32::from_bits(b).is_nan());
             let values = ordered(comparison.of, a, b, f32::from_bits);
-            // Rust's `!=` is true of NaN, and `ne` is not.
+            // Rust's `!=` is true for NaN, unlike `ne`.
             if comparison.or_unordered { values | unordered } else { values & !unordered }
         }
     }

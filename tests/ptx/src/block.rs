@@ -1,30 +1,30 @@
-//! A block of threads: its warps run one after the other, each to the next barrier, in an order that a seed makes.
+//! A block of threads. Each warp runs until its next barrier, in an order given by a seed.
 
 use crate::{
     arithmetic::Files,
-    fault::{Fault, LaneMistake, Mistake},
+    fault::{Fault, LaneMistake, MistakeKind},
     global::View,
     program::{Address, Base, Entry, Instruction, Memory, Operation, Special, Word},
-    registers::{ALL, LANES, Lanes, Predicates, Registers, lanes},
-    shared::{Actor, Copy, Moment, Shared},
+    registers::{ALL, LANES, Lanes, PredicateRegisters, Registers, lanes},
+    shared::{BarrierTime, Copy, Shared, ThreadAtBarrier},
     tensor,
 };
 
-/// Instructions of warps that a block may execute: 30 times what the longest test needs.
+/// The maximum number of warp instructions of a block: 30 times the longest test's.
 const INSTRUCTIONS_MAX: u64 = 5_000_000;
-/// Threads of a warp.
+/// Threads per warp.
 const WARP: u32 = 32;
 
-/// How a kernel is launched.
+/// The parameters of a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Launch {
-    /// Blocks, by axis.
+    /// Blocks of the grid, by axis.
     pub grid: [u32; 3],
     /// Threads of a block, by axis.
     pub block: [u32; 3],
-    /// Bytes of shared memory of a block.
+    /// Bytes of shared memory per block.
     pub shared_bytes: u32,
-    /// The order in which warps run; 0 is that of their numbers.
+    /// The seed of the order in which warps run; 0 is the order of their numbers.
     pub seed: u64,
 }
 
@@ -34,33 +34,33 @@ impl Launch {
     }
 }
 
-/// 32 threads that share a program counter where they can.
+/// 32 threads, which share a program counter while their control flow agrees.
 #[derive(Debug)]
 struct Warp {
     number: u32,
     files: Files,
-    /// The lanes that it begins with.
+    /// A mask of the initial lanes.
     all: u32,
-    /// Those that have not returned.
+    /// A mask of the lanes that have not returned.
     alive: u32,
     next: Lanes<usize>,
-    /// The barrier's instruction.
+    /// The index of the barrier instruction that the warp waits at.
     waits_at: Option<usize>,
-    /// Barriers of the warp so far.
+    /// The number of warp barriers so far.
     barriers: u32,
     copies: Vec<(usize, Copy)>,
     groups: Lanes<u32>,
 }
 
-/// Whether a warp goes on behind an instruction, and where.
-enum Next {
+/// The control flow after an instruction.
+enum ControlFlow {
     Following,
-    /// The group's lanes have their own next instructions.
+    /// The lanes of the group have their own next instructions.
     Elsewhere,
     Barrier,
 }
 
-/// Blocks of a launch, one after the other.
+/// The state of a launch, which runs blocks one after the other.
 #[derive(Debug)]
 pub struct Blocks<'a> {
     entry: &'a Entry,
@@ -70,14 +70,14 @@ pub struct Blocks<'a> {
     shared: Shared,
     warps: Vec<Warp>,
     index: [u32; 3],
-    /// The first thread's number in the grid.
+    /// The number in the grid of the block's first thread.
     first_thread: u32,
     barriers: u32,
     executed: u64,
 }
 
-/// What went wrong at an instruction.
-type Wrong = (usize, u32, Mistake);
+/// A mistake, with its instruction and thread.
+type ThreadMistake = (usize, u32, MistakeKind);
 
 impl<'a> Blocks<'a> {
     pub fn new(entry: &'a Entry, launch: Launch, parameters: &'a [u8], memory: &'a View<'a>) -> Self {
@@ -87,7 +87,7 @@ impl<'a> Blocks<'a> {
         Self { entry, launch, parameters, memory, shared, warps, index, first_thread, barriers, executed }
     }
 
-    /// Runs the block of a number to its end. The text gives a mistake its line.
+    /// Runs the block with a number to its end. `text` is the PTX, for the fault's source line.
     pub fn run(&mut self, number: u64, text: &str) -> Result<(), Box<Fault>> {
         self.begin(number);
         self.finish(number).map_err(|(instruction, thread, mistake)| {
@@ -110,7 +110,7 @@ impl<'a> Blocks<'a> {
         }
     }
 
-    fn finish(&mut self, number: u64) -> Result<(), Wrong> {
+    fn finish(&mut self, number: u64) -> Result<(), ThreadMistake> {
         let mut random = fastrand::Rng::with_seed(self.launch.seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let mut order: Vec<usize> = (0..self.warps.len()).collect();
         loop {
@@ -125,20 +125,21 @@ impl<'a> Blocks<'a> {
             let Some((first, _)) = waiting.next() else { return Ok(()) };
             if let Some((place, warp)) = waiting.find(|(place, _)| *place != first) {
                 let other = self.entry.instructions[first].line;
-                return Err((place, warp * WARP, Mistake::OtherBarrier { other }));
+                return Err((place, warp * WARP, MistakeKind::OtherBarrier { other }));
             }
             if exited > 0 {
                 let warp = self.warps.iter().find(|warp| warp.alive != 0).map_or(0, |warp| warp.number);
-                return Err((first, warp * WARP, Mistake::BarrierAfterExit { exited }));
+                return Err((first, warp * WARP, MistakeKind::BarrierAfterExit { exited }));
             }
             self.barriers += 1;
             self.warps.iter_mut().for_each(|warp| warp.waits_at = None);
         }
     }
 
-    /// Runs a warp until all its lanes wait or have returned. Of lanes at different instructions those at the first of
-    /// them run, until they reach the next.
-    fn run_to_barrier(&mut self, warp: usize) -> Result<(), Wrong> {
+    /// Runs a warp until all its lanes wait or have returned.
+    ///
+    /// If lanes diverge, those with the lowest instruction run until they reach the others.
+    fn run_to_barrier(&mut self, warp: usize) -> Result<(), ThreadMistake> {
         let entry = self.entry;
         loop {
             let state = &self.warps[warp];
@@ -154,17 +155,17 @@ impl<'a> Blocks<'a> {
                 let thread = |lane: u32| self.warps[warp].number * WARP + lane;
                 self.executed += 1;
                 let Some(instruction) = entry.instructions.get(at) else {
-                    return Err((at.saturating_sub(1), thread(group.trailing_zeros()), Mistake::NoReturn));
+                    return Err((at.saturating_sub(1), thread(group.trailing_zeros()), MistakeKind::NoReturn));
                 };
                 if self.executed > INSTRUCTIONS_MAX {
-                    let mistake = Mistake::TimedOut { limit: INSTRUCTIONS_MAX };
+                    let mistake = MistakeKind::TimedOut { limit: INSTRUCTIONS_MAX };
                     return Err((at, thread(group.trailing_zeros()), mistake));
                 }
                 let next = self.step(warp, instruction, at, group);
                 match next.map_err(|wrong| (at, self.warps[warp].number * WARP + wrong.lane, wrong.mistake))? {
-                    Next::Following => at += 1,
-                    Next::Elsewhere => break,
-                    Next::Barrier => {
+                    ControlFlow::Following => at += 1,
+                    ControlFlow::Elsewhere => break,
+                    ControlFlow::Barrier => {
                         self.warps[warp].go_on(group, at + 1);
                         self.warps[warp].waits_at = Some(at);
                         return Ok(());
@@ -177,30 +178,36 @@ impl<'a> Blocks<'a> {
         }
     }
 
-    fn step(&mut self, warp: usize, instruction: &Instruction, at: usize, group: u32) -> Result<Next, LaneMistake> {
+    fn step(
+        &mut self,
+        warp: usize,
+        instruction: &Instruction,
+        at: usize,
+        group: u32,
+    ) -> Result<ControlFlow, LaneMistake> {
         let warp = &mut self.warps[warp];
         let active = warp.active(instruction, group)?;
         if let Some(done) = warp.files.execute(&instruction.operation, active) {
             return match done {
-                Ok(()) => Ok(Next::Following),
-                Err(zero) => Err(Mistake::DivisionByZero.by_first(zero)),
+                Ok(()) => Ok(ControlFlow::Following),
+                Err(zero) => Err(MistakeKind::DivisionByZero.by_first(zero)),
             };
         }
         match &instruction.operation {
             Operation::Branch(target) => {
                 warp.go_on(active, *target);
                 warp.go_on(group & !active, at + 1);
-                return Ok(if active == 0 { Next::Following } else { Next::Elsewhere });
+                return Ok(if active == 0 { ControlFlow::Following } else { ControlFlow::Elsewhere });
             }
             Operation::Return => {
                 if let Some((lane, _)) = warp.copies.iter().find(|(lane, _)| active >> lane & 1 == 1) {
-                    return Err(Mistake::Unawaited.by(*lane));
+                    return Err(MistakeKind::Unawaited.by(*lane));
                 }
                 warp.alive &= !active;
                 warp.go_on(group & !active, at + 1);
-                return Ok(Next::Elsewhere);
+                return Ok(ControlFlow::Elsewhere);
             }
-            Operation::BlockBarrier => return warp.together(active).map(|()| Next::Barrier),
+            Operation::BlockBarrier => return warp.together(active).map(|()| ControlFlow::Barrier),
             Operation::WarpBarrier => {
                 warp.together(active)?;
                 warp.barriers += 1;
@@ -220,11 +227,11 @@ impl<'a> Blocks<'a> {
                 warp.access(&instruction.operation, active, &mut self.shared, &block)?;
             }
         }
-        Ok(Next::Following)
+        Ok(ControlFlow::Following)
     }
 }
 
-/// What a warp's accesses need of its block.
+/// The block's state that a warp's accesses need.
 struct Access<'a> {
     memory: &'a View<'a>,
     first_thread: u32,
@@ -238,7 +245,7 @@ impl Warp {
             longs.set_constant(i, [value; LANES]);
         }
         let words = Registers::new(entry.n_words, entry.words.len());
-        let files = Files { words, longs, predicates: Predicates::new(entry.n_predicates) };
+        let files = Files { words, longs, predicates: PredicateRegisters::new(entry.n_predicates) };
         let left = launch.threads() - number * WARP;
         let all = if left >= WARP { ALL } else { (1 << left) - 1 };
         let (waits_at, copies) = Default::default();
@@ -272,27 +279,31 @@ impl Warp {
         self.groups = [0; LANES];
     }
 
-    /// Lets lanes go on at an instruction.
+    /// Sets the next instruction of lanes.
     fn go_on(&mut self, lanes: u32, at: usize) {
         for lane in self::lanes(lanes) {
             self.next[lane] = at;
         }
     }
 
-    /// The lanes of a group that a guard lets execute.
+    /// The lanes of a group for which the instruction's guard is true.
     fn active(&self, instruction: &Instruction, group: u32) -> Result<u32, LaneMistake> {
         let Some(guard) = instruction.guard else { return Ok(group) };
         let undefined = group & !self.files.predicates.defined(guard.predicate);
         if undefined != 0 {
-            return Err(Mistake::Undefined { what: "predicate of an instruction" }.by_first(undefined));
+            return Err(MistakeKind::Undefined { what: "predicate of an instruction" }.by_first(undefined));
         }
         let holds = self.files.predicates.get(guard.predicate);
         Ok(group & if guard.negated { !holds } else { holds })
     }
 
-    /// Refuses what all lanes have to execute together, and do not.
+    /// Checks that all lanes of the warp execute an instruction together.
     fn together(&self, active: u32) -> Result<(), LaneMistake> {
-        if active == self.all { Ok(()) } else { Err(Mistake::Diverged { lanes: active }.by_first(self.all & !active)) }
+        if active == self.all {
+            Ok(())
+        } else {
+            Err(MistakeKind::Diverged { lanes: active }.by_first(self.all & !active))
+        }
     }
 
     fn shuffle(
@@ -306,14 +317,14 @@ impl Warp {
         let words = &self.files.words;
         let outside = lanes(active).find(|&lane| words.get(*members)[lane] & self.all != self.all);
         if let Some(lane) = outside {
-            return Err(Mistake::Diverged { lanes: words.get(*members)[lane] }.by(lane));
+            return Err(MistakeKind::Diverged { lanes: words.get(*members)[lane] }.by(lane));
         }
         let shuffled = tensor::shuffled(words.get(*lane_mask), words.get(*clamp));
         let (mut values, mut defined) = ([0; LANES], 0);
         for lane in lanes(active) {
             let from = shuffled.from[lane];
             if active >> from & 1 == 0 {
-                return Err(Mistake::InactiveLane { lane: u32::try_from(from).unwrap_or(0) }.by(lane));
+                return Err(MistakeKind::InactiveLane { lane: u32::try_from(from).unwrap_or(0) }.by(lane));
             }
             values[lane] = words.get(*value)[from];
             defined |= (words.defined(*value) >> from & 1) << lane;
@@ -331,7 +342,7 @@ impl Warp {
         let words = &self.files.words;
         let defined = a.iter().chain(&b).chain(&c).fold(ALL, |defined, register| defined & words.defined(*register));
         if defined != ALL {
-            return Err(Mistake::Undefined { what: "operand of a product of matrices" }.by_first(!defined));
+            return Err(MistakeKind::Undefined { what: "operand of a product of matrices" }.by_first(!defined));
         }
         let sums = tensor::product(
             a.map(|register| words.get(register)),
@@ -350,18 +361,18 @@ impl Warp {
             Base::Word(register) => (self.files.words.get(register).map(u64::from), self.files.words.defined(register)),
         };
         if active & !defined != 0 {
-            return Err(Mistake::Undefined { what: "address" }.by_first(active & !defined));
+            return Err(MistakeKind::Undefined { what: "address" }.by_first(active & !defined));
         }
         addresses.iter_mut().for_each(|at| *at = at.wrapping_add_signed(address.offset));
         Ok(addresses)
     }
 
-    fn actor(&self, lane: usize, block: &Access<'_>) -> Actor {
+    fn actor(&self, lane: usize, block: &Access<'_>) -> ThreadAtBarrier {
         let thread = self.number * WARP + u32::try_from(lane).unwrap_or(0);
-        Actor { thread, moment: Moment { block: block.barriers, warp: self.barriers } }
+        ThreadAtBarrier { thread, moment: BarrierTime { block: block.barriers, warp: self.barriers } }
     }
 
-    /// Executes what accesses memory.
+    /// Executes an instruction that accesses memory.
     fn access(
         &mut self,
         operation: &Operation,
@@ -410,7 +421,7 @@ impl Warp {
                     let stored = match space {
                         Memory::Shared => shared.store(addresses[lane], values, defined, by),
                         Memory::Global if defined != (1 << n) - 1 => {
-                            Err(Mistake::Undefined { what: "value stored to global memory" })
+                            Err(MistakeKind::Undefined { what: "value stored to global memory" })
                         }
                         Memory::Global => block.memory.store(addresses[lane], values, block.first_thread + by.thread),
                     };
@@ -458,15 +469,15 @@ impl Warp {
         let (to, from) = (self.addresses(to, active)?, self.addresses(from, active)?);
         let undefined = active & !self.files.words.defined(bytes);
         if undefined != 0 {
-            return Err(Mistake::Undefined { what: "size of a copy" }.by_first(undefined));
+            return Err(MistakeKind::Undefined { what: "size of a copy" }.by_first(undefined));
         }
         for lane in lanes(active) {
             let (by, mut words) = (self.actor(lane, block), [0; 4]);
             let source = match self.files.words.get(bytes)[lane] {
-                // Of no bytes, zeros are written, and the source is not read.
+                // A size of 0 writes zeros without reading the source.
                 0 => Ok(()),
                 16 => block.memory.load(from[lane], &mut words, block.first_thread + by.thread),
-                bytes => Err(Mistake::CopySize { bytes }),
+                bytes => Err(MistakeKind::CopySize { bytes }),
             };
             let begun = source.and_then(|()| shared.begin_copy(to[lane], by)).map_err(|mistake| mistake.by(lane))?;
             self.copies.push((lane, Copy { to: begun, words, group: self.groups[lane] }));

@@ -1,24 +1,24 @@
-//! What a kernel did wrong, and where in its PTX.
+//! Faults of kernels, with their PTX lines.
 
 use std::fmt;
 
 use thiserror::Error;
 
-/// A kernel's mistake. The launch ends with it.
+/// A kernel's mistake, which ends the launch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// The entry's name.
+    /// The kernel's name.
     pub entry: String,
-    /// The line in its file of PTX, counted from 1.
+    /// The line in the PTX file, counted from 1.
     pub line: u32,
-    /// The instruction as the file has it.
+    /// The instruction's text.
     pub instruction: String,
     /// The block's index in the grid.
     pub block: [u32; 3],
     /// The thread's number in the block.
     pub thread: u32,
-    /// What it did.
-    pub mistake: Mistake,
+    /// The kind of mistake.
+    pub mistake: MistakeKind,
 }
 
 impl fmt::Display for Fault {
@@ -30,116 +30,116 @@ impl fmt::Display for Fault {
 
 impl std::error::Error for Fault {}
 
-/// What it did.
+/// The kinds of mistakes.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum Mistake {
-    /// An access outside of every allocation, or of the block's shared memory.
+pub enum MistakeKind {
+    /// An access outside every allocation or the block's shared memory.
     #[error("{access} of {bytes} bytes at {place}, out of bounds")]
     OutOfBounds {
-        /// Load or store.
+        /// The kind of access.
         access: Access,
-        /// Bytes of the access.
+        /// The access's size in bytes.
         bytes: u32,
-        /// The address, in words.
+        /// The address, as text.
         place: String,
     },
-    /// An address that is not a multiple of the size of the access.
+    /// An access at an address that is not a multiple of its size.
     #[error("{access} of {bytes} bytes at {address:#x}, which is misaligned")]
     Misaligned {
-        /// Load or store.
+        /// The kind of access.
         access: Access,
-        /// Bytes of the access.
+        /// The access's size in bytes.
         bytes: u32,
         /// The address.
         address: u64,
     },
-    /// A load of memory that nothing has written.
+    /// A load of uninitialised memory.
     #[error("load of {space} memory at byte {offset}, which nothing has written")]
     Unwritten {
-        /// Which memory.
+        /// The memory space.
         space: Space,
-        /// The byte, in its allocation or in shared memory.
+        /// The byte offset in the allocation or shared memory.
         offset: u64,
     },
-    /// Two threads access the same word, one of them stores, and nothing orders them.
+    /// A data race: two threads access the same word without synchronisation, and at least one stores.
     #[error("race: {access} of {space} memory at byte {offset}, which {other} accesses with no barrier between them")]
     Race {
-        /// Load or store.
+        /// The kind of access.
         access: Access,
-        /// Which memory.
+        /// The memory space.
         space: Space,
-        /// The byte, in its allocation or in shared memory.
+        /// The byte offset in the allocation or shared memory.
         offset: u64,
         /// The other thread.
         other: String,
     },
-    /// An access of shared memory that an asynchronous copy has not reached yet.
+    /// An access to shared memory that is the destination of an asynchronous copy in flight.
     #[error("{access} of shared memory at byte {offset} before the copy to it was waited for")]
     InFlight {
-        /// Load or store.
+        /// The kind of access.
         access: Access,
-        /// The byte.
+        /// The byte offset in shared memory.
         offset: u64,
     },
-    /// An asynchronous copy with another size of its source than nothing or all.
+    /// An asynchronous copy whose source size is neither 0 nor 16 bytes.
     #[error("asynchronous copy with a source of {bytes} bytes; only 0 and 16 are known")]
     CopySize {
-        /// The source's bytes.
+        /// The source's size in bytes.
         bytes: u32,
     },
-    /// A thread ends before it has waited for its copies.
+    /// A thread exits before it has waited for its copies.
     #[error("the thread exits before it has waited for its asynchronous copies")]
     Unawaited,
-    /// A register that nothing has written decides something.
+    /// A use of an uninitialised register that affects control flow or an address.
     #[error("undefined {what}")]
     Undefined {
-        /// What it is used as.
+        /// The register's use.
         what: &'static str,
     },
-    /// An instruction that all lanes of a warp have to execute together, and some do not.
+    /// A warp-wide instruction that only some lanes execute.
     #[error("executed by lanes {lanes:#010x} of the warp instead of all")]
     Diverged {
-        /// A bit for each lane.
+        /// A mask of the lanes that execute it.
         lanes: u32,
     },
-    /// A barrier that not all threads of the block can reach, as some have exited.
+    /// A barrier that some threads of the block cannot reach, because they have exited.
     #[error("barrier after {exited} warps of the block have exited")]
     BarrierAfterExit {
-        /// How many have.
+        /// The number of exited warps.
         exited: usize,
     },
     /// Warps of a block wait at different barriers.
     #[error("the warp waits here, and another warp of its block at the barrier in line {other}")]
     OtherBarrier {
-        /// The other's line.
+        /// The line of the other barrier.
         other: u32,
     },
-    /// A division by 0, whose result the ISA does not specify.
+    /// A division by 0, whose result the PTX ISA does not specify.
     #[error("division by zero")]
     DivisionByZero,
-    /// A lane's value is wanted from a lane that does not take part.
+    /// A shuffle reads the value of an inactive lane.
     #[error("shuffle from lane {lane}, which is not active")]
     InactiveLane {
-        /// The lane.
+        /// The source lane's number.
         lane: u32,
     },
-    /// The last instruction was executed and was not a return.
+    /// Execution continues past the last instruction.
     #[error("execution continues after the last instruction")]
     NoReturn,
-    /// More instructions than any test needs.
+    /// The block exceeds the limit of instructions.
     #[error("the block executes more than {limit} instructions of a warp")]
     TimedOut {
-        /// The limit.
+        /// The limit, in instructions of a warp.
         limit: u64,
     },
 }
 
-/// What a thread does to memory.
+/// The kind of a memory access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// It reads.
+    /// A read.
     Load,
-    /// It writes.
+    /// A write.
     Store,
 }
 
@@ -152,12 +152,12 @@ impl fmt::Display for Access {
     }
 }
 
-/// Where memory is.
+/// A memory space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Space {
-    /// The card's.
+    /// The GPU's global memory.
     Global,
-    /// A block's.
+    /// A block's shared memory.
     Shared,
 }
 
@@ -170,22 +170,22 @@ impl fmt::Display for Space {
     }
 }
 
-/// A mistake with the lane that made it.
+/// A mistake with the lane that caused it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LaneMistake {
-    /// The lane.
+    /// The lane's number.
     pub lane: u32,
-    /// What it did.
-    pub mistake: Mistake,
+    /// The mistake.
+    pub mistake: MistakeKind,
 }
 
-impl Mistake {
-    /// As a lane's.
+impl MistakeKind {
+    /// Attributes the mistake to a lane.
     pub fn by(self, lane: usize) -> LaneMistake {
         LaneMistake { lane: u32::try_from(lane).unwrap_or(0), mistake: self }
     }
 
-    /// As the lowest lane's of some.
+    /// Attributes the mistake to the lowest lane of a mask.
     pub fn by_first(self, lanes: u32) -> LaneMistake {
         LaneMistake { lane: lanes.trailing_zeros() % 32, mistake: self }
     }

@@ -1,53 +1,54 @@
-//! The card's memory: for each word whether anything has written it, and which thread of a launch accessed it.
+//! The GPU's global memory: for each word, whether it is initialised, and which threads of a launch accessed it.
 
 use std::{
     collections::BTreeMap,
     sync::atomic::{AtomicU32, AtomicU64, Ordering},
 };
 
-use crate::fault::{Access, Mistake, Space};
+use crate::fault::{Access, MistakeKind, Space};
 
-/// What is known of a word: a launch's number in the upper half, and a thread of its grid in the lower one.
+/// An access to a word by the host. Other accesses hold the launch's number in the upper half and the thread's in the
+/// lower.
 const HOST: u64 = 1;
-/// Several threads of a launch.
+/// The lower half of an access by several threads of a launch.
 const SEVERAL: u64 = 0xffff_ffff;
 
-/// What is known of the card's allocations. Their bytes belong to whoever allocates.
+/// The shadow state of the GPU's allocations. The allocator owns their bytes.
 #[derive(Debug, Default)]
 pub struct Memory {
-    allocations: BTreeMap<u64, Known>,
+    allocations: BTreeMap<u64, AllocationShadow>,
     launches: u64,
 }
 
-/// Of one allocation: a number for each word.
+/// The shadow state of one allocation: the last accesses to each word.
 #[derive(Debug)]
-struct Known {
+struct AllocationShadow {
     writers: Vec<u64>,
     readers: Vec<u64>,
 }
 
-/// An allocation's bytes.
+/// An allocation and its bytes.
 #[derive(Debug)]
 pub struct Allocation<'a> {
-    /// Where they begin on the card: a multiple of 16.
+    /// The address on the GPU, a multiple of 16.
     pub address: u64,
-    /// The bytes, which begin at a multiple of 4 of the host.
+    /// The bytes, aligned to 4 on the host.
     pub bytes: &'a mut [u8],
 }
 
 impl Memory {
-    /// Memory that nothing has written.
+    /// Registers an uninitialised allocation.
     pub fn allocate(&mut self, address: u64, bytes: u64) {
         let words = usize::try_from(bytes.div_ceil(4)).unwrap_or(0);
-        self.allocations.insert(address, Known { writers: vec![0; words], readers: vec![0; words] });
+        self.allocations.insert(address, AllocationShadow { writers: vec![0; words], readers: vec![0; words] });
     }
 
-    /// Memory that is given back.
+    /// Removes an allocation.
     pub fn free(&mut self, address: u64) {
         self.allocations.remove(&address);
     }
 
-    /// The host has written bytes.
+    /// Records a write by the host.
     pub fn written(&mut self, address: u64, bytes: u64) {
         let Some((base, known)) = self.allocations.range_mut(..=address).next_back() else { return };
         let place = |bytes: u64| usize::try_from(bytes / 4).unwrap_or(usize::MAX).min(known.writers.len());
@@ -55,11 +56,11 @@ impl Memory {
         known.writers[first..end].fill(HOST);
     }
 
-    /// The memory as a launch sees it.
+    /// The memory in a launch.
     pub(crate) fn view<'a>(&'a mut self, allocations: Vec<Allocation<'a>>) -> View<'a> {
         self.launches += 1;
         let mut buffers: Vec<Buffer<'a>> = Vec::new();
-        let mut known: BTreeMap<u64, &'a mut Known> =
+        let mut known: BTreeMap<u64, &'a mut AllocationShadow> =
             self.allocations.iter_mut().map(|(address, known)| (*address, known)).collect();
         for Allocation { address, bytes } in allocations {
             let Some(known) = known.remove(&address) else { continue };
@@ -77,9 +78,9 @@ impl Memory {
     }
 }
 
-/// Words that several threads of the host may access at once.
+/// Words that several host threads may access at once.
 fn words(bytes: &mut [u8]) -> &[AtomicU32] {
-    // SAFETY: every pattern of bits is a word, and nobody else accesses the bytes while they are borrowed.
+    // SAFETY: every bit pattern is a valid word, and no other reference to the bytes exists during the borrow.
     let (before, words, _) = unsafe { bytes.align_to_mut::<u32>() };
     assert!(before.is_empty(), "allocations begin at whole words");
     // SAFETY: an atomic word has the layout of a word, and the borrow is exclusive.
@@ -87,11 +88,11 @@ fn words(bytes: &mut [u8]) -> &[AtomicU32] {
 }
 
 fn longs(longs: &mut [u64]) -> &[AtomicU64] {
-    // SAFETY: as of words; on every target that has them, atomics of 64 bits are aligned as u64 is.
+    // SAFETY: as for words; on every target with 64-bit atomics, they have the alignment of u64.
     unsafe { &*(std::ptr::from_mut(longs) as *const [AtomicU64]) }
 }
 
-/// An allocation in a launch.
+/// An allocation during a launch.
 #[derive(Debug)]
 struct Buffer<'a> {
     address: u64,
@@ -101,7 +102,7 @@ struct Buffer<'a> {
     readers: &'a [AtomicU64],
 }
 
-/// All memory in a launch. Blocks may run at the same time.
+/// All memory during a launch. Blocks may run in parallel.
 #[derive(Debug)]
 pub struct View<'a> {
     buffers: Vec<Buffer<'a>>,
@@ -109,10 +110,10 @@ pub struct View<'a> {
 }
 
 impl View<'_> {
-    fn place(&self, access: Access, address: u64, n: usize) -> Result<(&Buffer<'_>, usize), Mistake> {
+    fn place(&self, access: Access, address: u64, n: usize) -> Result<(&Buffer<'_>, usize), MistakeKind> {
         let bytes = u32::try_from(n * 4).unwrap_or(0);
         if !address.is_multiple_of(u64::from(bytes)) {
-            return Err(Mistake::Misaligned { access, bytes, address });
+            return Err(MistakeKind::Misaligned { access, bytes, address });
         }
         let after = self.buffers.partition_point(|buffer| buffer.address <= address);
         let near = after.checked_sub(1).map(|place| &self.buffers[place]);
@@ -123,7 +124,7 @@ impl View<'_> {
                 }
                 None => format!("{address:#x}, before every allocation"),
             };
-            Mistake::OutOfBounds { access, bytes, place }
+            MistakeKind::OutOfBounds { access, bytes, place }
         };
         let near = near.ok_or_else(outside)?;
         let offset = address - near.address;
@@ -133,8 +134,8 @@ impl View<'_> {
         Ok((near, usize::try_from(offset / 4).map_err(|_| outside())?))
     }
 
-    /// Reads words as a thread, which is a number in the grid.
-    pub fn load(&self, address: u64, out: &mut [u32], thread: u32) -> Result<(), Mistake> {
+    /// Reads words as a thread, given by its number in the grid.
+    pub fn load(&self, address: u64, out: &mut [u32], thread: u32) -> Result<(), MistakeKind> {
         let (buffer, first) = self.place(Access::Load, address, out.len())?;
         let me = self.launch | u64::from(thread);
         for (i, out) in out.iter_mut().enumerate() {
@@ -142,7 +143,7 @@ impl View<'_> {
             let writer = buffer.writers[at].load(Ordering::Relaxed);
             let offset = at as u64 * 4;
             if writer == 0 {
-                return Err(Mistake::Unwritten { space: Space::Global, offset });
+                return Err(MistakeKind::Unwritten { space: Space::Global, offset });
             }
             if writer >> 32 == self.launch >> 32 && writer != me {
                 return Err(race(Access::Load, offset, writer));
@@ -157,8 +158,8 @@ impl View<'_> {
         Ok(())
     }
 
-    /// Writes words as a thread.
-    pub fn store(&self, address: u64, values: &[u32], thread: u32) -> Result<(), Mistake> {
+    /// Writes words as a thread, given by its number in the grid.
+    pub fn store(&self, address: u64, values: &[u32], thread: u32) -> Result<(), MistakeKind> {
         let (buffer, first) = self.place(Access::Store, address, values.len())?;
         let me = self.launch | u64::from(thread);
         for (i, value) in values.iter().enumerate() {
@@ -178,10 +179,10 @@ impl View<'_> {
     }
 }
 
-fn race(access: Access, offset: u64, other: u64) -> Mistake {
+fn race(access: Access, offset: u64, other: u64) -> MistakeKind {
     let other = match other & SEVERAL {
         SEVERAL => "several threads".to_owned(),
         thread => format!("thread {thread} of the grid"),
     };
-    Mistake::Race { access, space: Space::Global, offset, other: other + " of the same launch" }
+    MistakeKind::Race { access, space: Space::Global, offset, other: other + " of the same launch" }
 }

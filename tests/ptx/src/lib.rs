@@ -1,16 +1,20 @@
-//! An interpreter of PTX, for tests without a card: the kernels as they ship, after the compiler.
+//! A PTX interpreter, for tests of the compiled kernels without a GPU.
 //!
-//! Its semantics are those of NVIDIA's "Parallel Thread Execution ISA", version 8.4, and of nothing else in this
-//! repository: the emulator runs the kernels' C++, and what the two have in common they have from NVIDIA. An instruction
-//! that is not known to the last word is an error of the parser.
+//! The semantics follow NVIDIA's "Parallel Thread Execution ISA", version 8.4. The interpreter is independent of the
+//! emulator, which runs the kernels' C++. Unknown instructions are parse errors.
 //!
-//! A warp's lanes run together where they are at the same instruction, else those behind come first. Warps of a block
-//! run in an order that a seed makes. A [`Fault`] ends a launch: an access out of bounds or misaligned, a load of memory
-//! or a use of a register that nothing wrote, two threads at the same word with no barrier between, a copy that was not
-//! waited for, lanes that are elsewhere when a warp multiplies matrices, and a block without end. It names the entry,
-//! the line of the PTX and the thread.
+//! Lanes of a warp run together while they are at the same instruction; otherwise those at the lowest instruction run
+//! first. Warps of a block run in an order given by a seed.
 //!
-//! Not here: time, caches, the order of memory between blocks, and what ptxas makes of PTX.
+//! A [`Fault`] ends a launch and names the kernel, the PTX line and the thread. Faults are:
+//! - an access out of bounds or misaligned;
+//! - a use of uninitialised memory or an uninitialised register;
+//! - a data race without a barrier;
+//! - an asynchronous copy without a wait;
+//! - a warp-wide operation, such as a matrix product, with diverged lanes;
+//! - a block that does not end.
+//!
+//! Not modelled: time, caches, the order of memory accesses between blocks, and the compilation of PTX by ptxas.
 
 mod arithmetic;
 mod block;
@@ -36,16 +40,16 @@ use std::{
 use block::Blocks;
 
 pub use block::Launch;
-pub use fault::{Access, Fault, Mistake, Space};
+pub use fault::{Access, Fault, MistakeKind, Space};
 pub use global::{Allocation, Memory};
 pub use mutation::{Mutation, NoMutation, mutations};
-pub use parse::Unreadable;
+pub use parse::PtxParseError;
 pub use program::Parameter;
 
-/// Blocks that several threads of the host are worth beginning for.
+/// The minimum number of blocks per host thread.
 const BLOCKS_A_THREAD: u64 = 2;
 
-/// A file of PTX.
+/// A parsed PTX file.
 #[derive(Clone, Debug)]
 pub struct Module {
     text: String,
@@ -53,26 +57,26 @@ pub struct Module {
 }
 
 impl Module {
-    /// Reads a file.
+    /// Parses a PTX file.
     ///
     /// # Errors
-    /// A line that is not known.
-    pub fn read(text: &str) -> Result<Self, Unreadable> {
+    /// The first line that is not supported.
+    pub fn read(text: &str) -> Result<Self, PtxParseError> {
         Ok(Self { text: text.to_owned(), entries: parse::entries(text)? })
     }
 
-    /// Its text.
+    /// The file's text.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// The names of its entries.
+    /// The names of the file's kernels.
     pub fn entries(&self) -> impl Iterator<Item = &str> {
         self.entries.iter().map(|entry| &*entry.name)
     }
 
-    /// The lines of an entry that have an instruction, counted from 1, with its opcode.
+    /// The lines of a kernel with instructions, counted from 1, and their opcodes.
     pub fn instructions(&self, entry: &str) -> Vec<(u32, &str)> {
         let Some(entry) = self.entries.iter().find(|found| found.name == entry) else { return vec![] };
         let lines: Vec<&str> = self.text.lines().collect();
@@ -88,14 +92,16 @@ impl Module {
         entry.instructions.iter().map(|instruction| (instruction.line, opcode(instruction.line))).collect()
     }
 
-    /// The parameters of an entry.
+    /// The parameters of a kernel; `None` if it does not exist.
     #[must_use]
     pub fn parameters(&self, entry: &str) -> Option<&[Parameter]> {
         self.entries.iter().find(|found| found.name == entry).map(|entry| &*entry.parameters)
     }
 
-    /// Runs an entry to its end or its first fault. `parameters` are the bytes of its parameter memory; memory without
-    /// an allocation here cannot be accessed. Blocks run on all cores. `None` where there is no such entry.
+    /// Runs a kernel to its end or its first fault; `None` if it does not exist.
+    ///
+    /// `parameters` are the bytes of the parameter memory. Memory that is not in `allocations` cannot be accessed.
+    /// Blocks run on all cores.
     pub fn launch(
         &self,
         entry: &str,
@@ -118,11 +124,11 @@ impl Module {
                 }
                 if let Err(fault) = blocks.run(number, &self.text) {
                     let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
-                    // The first block's, whichever thread comes first.
+                    // Keeps the fault of the block with the lowest number, independent of thread timing.
                     if failed.as_ref().is_none_or(|(other, _)| number < *other) {
                         *failed = Some((number, fault));
                     }
-                    // Nobody begins another.
+                    // Prevents other threads from starting another block.
                     next.store(n_blocks, Ordering::Relaxed);
                     return;
                 }

@@ -1,30 +1,30 @@
-//! Arithmetic of single values as the PTX ISA specifies it.
+//! Scalar arithmetic, as the PTX ISA specifies it.
 //!
-//! What the ISA leaves open is chosen once, and the same in every run: approximations are the right result, moved by a
-//! share of the largest error that the ISA allows which follows from the operand's bits.
+//! Where the ISA permits several results, one is chosen deterministically. An approximation is the exact result with an
+//! error within the ISA's bound, derived from the operand's bits.
 
-/// NaN as instructions return it.
+/// The NaN that instructions return.
 const NAN: u32 = 0x7fff_ffff;
 
-/// Subnormal results and operands as zero of the same sign: `.ftz`.
+/// Flushes subnormal values to zero of the same sign: `.ftz`.
 fn flushed(value: f32) -> f32 {
     if value.is_subnormal() { 0.0_f32.copysign(value) } else { value }
 }
 
-/// From -1 to 1, by a number's bits.
+/// A pseudo-random number from -1 to 1, from a number's bits.
 fn share(bits: u32) -> f64 {
     let mixed = bits.wrapping_mul(0x9e37_79b9);
     let mixed = (mixed ^ (mixed >> 15)).wrapping_mul(0x85eb_ca6b);
     f64::from(mixed ^ (mixed >> 13)) / f64::from(u32::MAX) * 2.0 - 1.0
 }
 
-/// The nearest float.
+/// Rounds to the nearest float.
 #[expect(clippy::cast_possible_truncation, reason = "it is rounded")]
 fn rounded(value: f64) -> f32 {
     value as f32
 }
 
-/// `ex2.approx.ftz.f32`: at most 2^-22 of the result off.
+/// `ex2.approx.ftz.f32`: relative error of at most 2^-22.
 pub fn power_of_two(bits: u32) -> u32 {
     let x = flushed(f32::from_bits(bits));
     if x.is_nan() {
@@ -35,7 +35,7 @@ pub fn power_of_two(bits: u32) -> u32 {
     flushed(rounded(exact * (1.0 + off))).to_bits()
 }
 
-/// `lg2.approx.ftz.f32`: at most 2^-22 off between 0.5 and 2, else 2^-22 of the result.
+/// `lg2.approx.ftz.f32`: absolute error of at most 2^-22 between 0.5 and 2, relative error of at most 2^-22 elsewhere.
 pub fn logarithm(bits: u32) -> u32 {
     let x = flushed(f32::from_bits(bits));
     if x.is_nan() || x < 0.0 {
@@ -50,7 +50,7 @@ pub fn logarithm(bits: u32) -> u32 {
     flushed(rounded(exact + off)).to_bits()
 }
 
-/// `rcp.approx.ftz.f32`: at most 1 unit in the last place off.
+/// `rcp.approx.ftz.f32`: error of at most 1 unit in the last place.
 pub fn reciprocal(bits: u32) -> u32 {
     let x = flushed(f32::from_bits(bits));
     if x.is_nan() {
@@ -61,7 +61,7 @@ pub fn reciprocal(bits: u32) -> u32 {
     flushed(rounded(exact * (1.0 + off))).to_bits()
 }
 
-/// `rsqrt.approx.f32`: at most 2^-22.9 of the result off.
+/// `rsqrt.approx.f32`: relative error of at most 2^-22.9.
 pub fn inverse_root(bits: u32) -> u32 {
     let x = f32::from_bits(bits);
     if x.is_nan() || x < 0.0 {
@@ -72,7 +72,7 @@ pub fn inverse_root(bits: u32) -> u32 {
     rounded(exact * (1.0 + off)).copysign(x).to_bits()
 }
 
-/// The larger one. NaN loses against a number, and -0 against +0.
+/// The maximum. A number takes precedence over NaN, and +0 is larger than -0.
 pub fn maximum(a: f32, b: f32) -> u32 {
     if a.is_nan() && b.is_nan() {
         return NAN;
@@ -83,7 +83,7 @@ pub fn maximum(a: f32, b: f32) -> u32 {
     if b.is_nan() || a > b { a.to_bits() } else { b.to_bits() }
 }
 
-/// The smaller one, likewise.
+/// The minimum. A number takes precedence over NaN, and -0 is smaller than +0.
 pub fn minimum(a: f32, b: f32) -> u32 {
     if a.is_nan() && b.is_nan() {
         return NAN;
@@ -94,7 +94,7 @@ pub fn minimum(a: f32, b: f32) -> u32 {
     if b.is_nan() || a < b { a.to_bits() } else { b.to_bits() }
 }
 
-/// To bfloat16: the nearest, ties to even.
+/// Converts to bfloat16: the nearest, with ties to even.
 pub fn bfloat16(bits: u32) -> u32 {
     if f32::from_bits(bits).is_nan() {
         return NAN >> 16;
@@ -102,7 +102,7 @@ pub fn bfloat16(bits: u32) -> u32 {
     (bits + 0x7fff + ((bits >> 16) & 1)) >> 16
 }
 
-/// `bfi.b32`: the low bits of `field` in the place of as many bits of `into`.
+/// `bfi.b32`: replaces `length` bits of `into` from `position` by the low bits of `field`.
 pub fn insert_field(field: u32, into: u32, position: u32, length: u32) -> u32 {
     let (position, length) = (position & 0xff, length & 0xff);
     let ones = |n: u32| 1_u32.checked_shl(n).map_or(u32::MAX, |bit| bit - 1);
@@ -110,8 +110,7 @@ pub fn insert_field(field: u32, into: u32, position: u32, length: u32) -> u32 {
     (into & !mask) | (field.checked_shl(position).unwrap_or(0) & mask)
 }
 
-/// A sum of an accumulator and products, as tensor cores compute it: what is below the last bit of the result is cut off
-/// and not rounded. The ISA leaves rounding open.
+/// The sum of an accumulator and products on tensor cores, truncated to f32. The ISA does not specify the rounding.
 pub fn accumulated(accumulator: f32, products: f64) -> f32 {
     let exact = f64::from(accumulator) + products;
     let nearest = rounded(exact);
@@ -135,11 +134,11 @@ mod tests {
             }
             let close = |given: u32, exact: f64, relative: f64| {
                 let given = f64::from(f32::from_bits(given));
-                // Below, results are flushed.
+                // Smaller results are flushed to zero.
                 let tiny = exact.abs() < f64::from(f32::MIN_POSITIVE) * 1.01;
                 assert!(tiny || rounded(exact).is_infinite() || (given - exact).abs() <= relative * exact.abs(), "{x}");
             };
-            // A rounding of the result is in it.
+            // The bounds include one rounding of the result.
             close(power_of_two(bits), f64::from(x).exp2(), 3.1e-7);
             close(reciprocal(bits), 1.0 / f64::from(x), 1.2e-7);
             if x > 0.0 {
@@ -161,7 +160,7 @@ mod tests {
         assert_eq!([maximum(negative_zero, zero), maximum(zero, negative_zero)], [0, 0]);
         assert_eq!([minimum(negative_zero, zero), minimum(zero, negative_zero)], [1 << 31, 1 << 31]);
         assert_eq!(maximum(nan, nan), NAN);
-        // A tie goes to the even neighbour, and NaN has one pattern.
+        // Ties round to even, and NaN has a single bit pattern.
         assert_eq!([0x3f80_8000, 0x3f81_8000, 0x3f80_8001].map(bfloat16), [0x3f80, 0x3f82, 0x3f81]);
         assert_eq!(bfloat16(0xffc0_0000), 0x7fff);
         assert_eq!(insert_field(0b101, 0xffff_ffff, 4, 3), 0xffff_ffdf);

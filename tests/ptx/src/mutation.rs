@@ -1,25 +1,31 @@
-//! Mistakes of one line that tests have to catch: `mutations.txt`.
+//! Deliberate mistakes that tests must detect: `mutations.txt`.
 
 use std::sync::LazyLock;
 
 use thiserror::Error;
 
-/// A mistake in one line of an entry.
+/// A deliberate mistake in a kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mutation {
-    /// The entry.
+    /// The kernel's name.
     pub entry: String,
-    /// Its name, which of an entry's mistakes is its own.
+    /// The mutation's name, unique within its kernel.
     pub name: String,
-    /// What the line has, with one blank between words.
+    edits: Vec<Edit>,
+}
+
+/// A change of one line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Edit {
+    /// The text to replace, with single spaces between words.
     find: String,
-    /// Which of the entry's lines that have it, counted from 1.
+    /// The number of the matching line in the kernel, counted from 1.
     at: usize,
-    /// What the line has instead; where it is empty, the whole line is gone.
+    /// The replacement, which may have several instructions; if empty, the line is removed.
     replace: String,
 }
 
-/// Why a mistake cannot be made.
+/// The error for a mutation that does not match the PTX.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{entry} with {name}: {what}")]
 pub struct NoMutation {
@@ -28,10 +34,10 @@ pub struct NoMutation {
     what: String,
 }
 
-/// All that are listed.
+/// All mutations of the list.
 ///
 /// # Panics
-/// The list has something else than mutations.
+/// If the list is malformed.
 pub fn mutations() -> &'static [Mutation] {
     static ALL: LazyLock<Vec<Mutation>> = LazyLock::new(|| read(include_str!("../mutations.txt")));
     &ALL
@@ -39,43 +45,60 @@ pub fn mutations() -> &'static [Mutation] {
 
 fn read(text: &str) -> Vec<Mutation> {
     let lines = text.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty());
-    let pairs: Vec<(&str, &str)> = lines
-        .map(|line| line.split_once('=').map(|(key, value)| (key.trim(), value.trim())).unwrap_or_default())
-        .collect();
-    let mutations = pairs.chunks(5).map(|five| match five {
-        [("entry", entry), ("name", name), ("find", find), ("at", at), ("replace", replace)] => Mutation {
-            entry: (*entry).to_owned(),
-            name: (*name).to_owned(),
-            find: (*find).to_owned(),
-            at: at.parse().unwrap_or(0),
-            replace: (*replace).to_owned(),
-        },
-        other => panic!("mutations.txt has no mutation here: {other:?}"),
-    });
-    mutations.collect()
+    let mut mutations: Vec<Mutation> = Vec::new();
+    for line in lines {
+        let (key, value) = line.split_once('=').map(|(key, value)| (key.trim(), value.trim())).unwrap_or_default();
+        let value = value.to_owned();
+        if key == "entry" {
+            mutations.push(Mutation { entry: value, name: String::new(), edits: Vec::new() });
+            continue;
+        }
+        let mutation = mutations.last_mut().expect("mutations.txt begins with an entry");
+        let edit = mutation.edits.last_mut();
+        match (key, edit) {
+            ("name", None) => mutation.name = value,
+            ("find", _) => mutation.edits.push(Edit { find: value, at: 0, replace: String::new() }),
+            ("at", Some(edit)) => edit.at = value.parse().unwrap_or(0),
+            ("replace", Some(edit)) => edit.replace = value,
+            _ => panic!("mutations.txt has no mutation here: {line:?}"),
+        }
+    }
+    mutations
 }
 
 impl Mutation {
-    /// The file of PTX with the mistake in it.
+    /// Number of lines that it changes, at least 1.
+    #[must_use]
+    pub fn n_lines(&self) -> usize {
+        self.edits.len()
+    }
+
+    /// Returns the PTX file with this mistake.
     ///
     /// # Errors
-    /// The file has no such entry or line.
+    /// The file does not contain the kernel or the line.
     pub fn apply(&self, text: &str) -> Result<String, NoMutation> {
         let no = |what: String| NoMutation { entry: self.entry.clone(), name: self.name.clone(), what };
         let head = format!(".visible .entry {}(", self.entry);
         let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
         let first =
-            lines.iter().position(|line| *line == head).ok_or_else(|| no("there is no such entry".to_owned()))?;
+            lines.iter().position(|line| *line == head).ok_or_else(|| no("the entry does not exist".to_owned()))?;
         let end = lines[first..].iter().position(|line| line == "}").map_or(lines.len(), |length| first + length);
         let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
-        let found: Vec<usize> = (first..end).filter(|&at| words(&lines[at]).contains(&self.find)).collect();
-        let at = self.at.checked_sub(1).and_then(|at| found.get(at)).ok_or_else(|| {
-            no(format!("{} lines have `{}`, and it is to be number {}", found.len(), self.find, self.at))
-        })?;
-        lines[*at] = match &*self.replace {
-            "" => String::new(),
-            replace => words(&lines[*at]).replacen(&self.find, replace, 1),
-        };
+        // All lines are found before the first one changes.
+        let mut changed = Vec::new();
+        for Edit { find, at, replace } in &self.edits {
+            let found: Vec<usize> = (first..end).filter(|&line| words(&lines[line]).contains(find)).collect();
+            let line = at
+                .checked_sub(1)
+                .and_then(|at| found.get(at))
+                .ok_or_else(|| no(format!("{} lines have `{find}`, and it is to be number {at}", found.len())))?;
+            let text = if replace.is_empty() { String::new() } else { words(&lines[*line]).replacen(find, replace, 1) };
+            changed.push((*line, text));
+        }
+        for (line, text) in changed {
+            lines[line] = text;
+        }
         Ok(lines.join("\n") + "\n")
     }
 }
@@ -88,7 +111,7 @@ mod tests {
 
     fn mutation(find: &str, at: usize, replace: &str) -> Mutation {
         let [entry, name, find, replace] = ["a", "m", find, replace].map(str::to_owned);
-        Mutation { entry, name, find, at, replace }
+        Mutation { entry, name, edits: vec![Edit { find, at, replace }] }
     }
 
     #[test]
@@ -101,7 +124,16 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_not_there_is_told() {
+    fn mutation_changes_several_lines() {
+        let both = read(
+            "entry = a\nname = m\nfind = bar.sync 0;\nat = 1\nreplace =\nfind = bar.sync 0;\nat = 2\nreplace = ret;\n",
+        );
+        let changed = both[0].apply(TEXT).expect("there are two");
+        assert_eq!((changed.matches("bar.sync").count(), changed.matches("ret;").count()), (0, 1), "{changed}");
+    }
+
+    #[test]
+    fn a_line_that_is_not_there_is_reported() {
         let error = mutation("bar.sync 0;", 3, "").apply(TEXT).expect_err("there are two");
         assert_eq!(error.to_string(), "a with m: 2 lines have `bar.sync 0;`, and it is to be number 3");
         let other = Mutation { entry: "b".to_owned(), ..mutation("bar", 1, "") };

@@ -1,4 +1,4 @@
-//! Reads a file of PTX. Whatever is not known to the last word is an error: no instruction is guessed at.
+//! Parser of PTX files. Unsupported text is an error; no instruction is guessed.
 
 mod instruction;
 mod names;
@@ -8,27 +8,26 @@ use thiserror::Error;
 use crate::program::{Entry, Instruction, Operation, Parameter};
 use names::Names;
 
-/// Why a file cannot be executed.
+/// An error while parsing a PTX file.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("line {line} of the PTX: {what}")]
-pub struct Unreadable {
+pub struct PtxParseError {
     /// The line, counted from 1.
     pub line: u32,
-    /// What is wrong with it.
+    /// The error message.
     pub what: String,
 }
 
-/// Directives of a module that change nothing here. Kernels read none of the `.global` constants that the compiler
-/// leaves.
+/// Module directives without effect here. The kernels do not read the `.global` constants that the compiler emits.
 const IGNORED: &[&str] = &[".version ", ".target ", ".address_size ", ".global ", ".extern .shared "];
-/// Directives behind an entry's parameters that a driver plans by.
+/// Directives after a kernel's parameters that affect the driver's scheduling only.
 const PLANNING: &str = ".minnctapersm ";
 
-/// Reads all entries of a file.
+/// Parses all kernels of a file.
 ///
 /// # Errors
-/// What is not known.
-pub fn entries(text: &str) -> Result<Vec<Entry>, Unreadable> {
+/// The first line that is not supported.
+pub fn entries(text: &str) -> Result<Vec<Entry>, PtxParseError> {
     let mut entries = Vec::new();
     let mut reading: Option<Reading> = None;
     let mut line = 0;
@@ -38,7 +37,7 @@ pub fn entries(text: &str) -> Result<Vec<Entry>, Unreadable> {
         if text.is_empty() {
             continue;
         }
-        let at = |what: String| Unreadable { line, what };
+        let at = |what: String| PtxParseError { line, what };
         match &mut reading {
             None => match text.strip_prefix(".visible .entry ") {
                 Some(head) => reading = Some(Reading::begin(head).map_err(at)?),
@@ -53,48 +52,51 @@ pub fn entries(text: &str) -> Result<Vec<Entry>, Unreadable> {
         }
     }
     match reading {
-        Some(_) => Err(Unreadable { line, what: "the entry does not end".to_owned() }),
+        Some(_) => Err(PtxParseError { line, what: "the entry does not end".to_owned() }),
         None => Ok(entries),
     }
 }
 
-/// Where in an entry the reader is.
+/// The parser's position in a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum ParserPosition {
     Parameters,
     BeforeBody,
     Body,
 }
 
-/// An entry that is being read.
+/// A kernel under construction.
 #[derive(Debug)]
 struct Reading {
-    place: Place,
+    place: ParserPosition,
     entry: Entry,
     names: Names,
-    /// Branches and the labels that they name, to be found at the end.
+    /// Branches and the names of their labels, resolved at the end.
     branches: Vec<(usize, String)>,
     labels: Vec<(String, usize)>,
 }
 
 impl Reading {
-    /// From what stands behind `.entry`.
+    /// Starts a kernel from the text after `.entry`.
     fn begin(head: &str) -> Result<Self, String> {
         let name = head.strip_suffix('(').ok_or_else(|| format!("`{head}` has no parameters"))?;
         let entry = Entry { name: name.to_owned(), ..Entry::default() };
         let (branches, labels) = Default::default();
-        Ok(Self { place: Place::Parameters, entry, names: Names::default(), branches, labels })
+        Ok(Self { place: ParserPosition::Parameters, entry, names: Names::default(), branches, labels })
     }
 
-    /// Reads a line; whether it was the last.
+    /// Parses a line. Returns whether it was the last.
     fn line(&mut self, text: &str, line: u32) -> Result<bool, String> {
         match self.place {
-            Place::Parameters if text == ")" => self.place = Place::BeforeBody,
-            Place::Parameters => self.parameter(text)?,
-            Place::BeforeBody if text == "{" => self.place = Place::Body,
-            Place::BeforeBody => self.directive(text)?,
-            Place::Body if text == "}" => return Ok(true),
-            Place::Body => self.body(text, line)?,
+            ParserPosition::Parameters if text == ")" => self.place = ParserPosition::BeforeBody,
+            ParserPosition::Parameters => self.parameter(text)?,
+            ParserPosition::BeforeBody if text == "{" => self.place = ParserPosition::Body,
+            ParserPosition::BeforeBody => self.directive(text)?,
+            ParserPosition::Body if text == "}" => return Ok(true),
+            ParserPosition::Body if text.ends_with(':') => {
+                self.labels.push((text.trim_end_matches(':').to_owned(), self.entry.instructions.len()));
+            }
+            ParserPosition::Body => text.split_inclusive(';').try_for_each(|text| self.body(text.trim(), line))?,
         }
         Ok(false)
     }
@@ -108,7 +110,7 @@ impl Reading {
         };
         let (Some(name), None) = (words.next(), words.next()) else { return Err(format!("`{text}` has no name")) };
         let end = self.entry.parameters.last().map_or(0, |last| last.offset + last.bytes);
-        // The ISA aligns each to its own size.
+        // The ISA aligns each parameter to its own size.
         let offset = end.next_multiple_of(bytes);
         self.entry.parameters.push(Parameter { name: name.to_owned(), bytes, offset });
         Ok(())
@@ -125,10 +127,6 @@ impl Reading {
     }
 
     fn body(&mut self, text: &str, line: u32) -> Result<(), String> {
-        if let Some(label) = text.strip_suffix(':') {
-            self.labels.push((label.to_owned(), self.entry.instructions.len()));
-            return Ok(());
-        }
         let text = text.strip_suffix(';').ok_or_else(|| format!("`{text}` does not end"))?;
         if let Some(registers) = text.strip_prefix(".reg ") {
             return self.names.declare(registers, &mut self.entry);
@@ -151,20 +149,20 @@ impl Reading {
         Ok(())
     }
 
-    /// The whole entry.
-    fn end(mut self) -> Result<Entry, Unreadable> {
+    /// Resolves branches and returns the kernel.
+    fn end(mut self) -> Result<Entry, PtxParseError> {
         for (branch, label) in &self.branches {
             let target = self.labels.iter().find(|(name, _)| name == label).map(|(_, place)| *place);
             let branch = &mut self.entry.instructions[*branch];
             let line = branch.line;
-            let target = target.ok_or_else(|| Unreadable { line, what: format!("there is no label {label}") })?;
+            let target = target.ok_or_else(|| PtxParseError { line, what: format!("there is no label {label}") })?;
             branch.operation = Operation::Branch(target);
         }
         Ok(self.entry)
     }
 }
 
-/// Takes operands apart, at commas outside of braces and brackets.
+/// Splits operands at commas outside braces and brackets.
 fn operands(text: &str) -> Vec<&str> {
     let mut depth = 0;
     let split = text.split(move |letter: char| {

@@ -1,116 +1,116 @@
-//! A kernel in the form that is executed: registers are numbers, and immediates are registers that nothing writes.
+//! The executable form of a kernel: registers are numbers, and immediates are constant registers.
 
-/// The number of a register in its file: that of 32 bits (which has those of 16, too), of 64 bits, or of predicates.
+/// The number of a register in its file: 16 and 32 bits together, 64 bits, or predicates.
 pub type Register = u16;
 
-/// One kernel.
+/// An executable kernel.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Entry {
-    /// Its name.
+    /// The kernel's name.
     pub name: String,
-    /// Its parameters, in order.
+    /// The parameters, in order.
     pub parameters: Vec<Parameter>,
-    /// Threads of a block at most, where the file says so.
+    /// The maximum number of threads per block, if the file contains it.
     pub threads_max: Option<u32>,
-    /// Its instructions.
+    /// The instructions, in order.
     pub instructions: Vec<Instruction>,
-    /// Registers of 16 and 32 bits that instructions write; constants and special registers follow them.
+    /// The number of registers of 16 and 32 bits that instructions write; constants and special registers follow.
     pub n_words: u16,
-    /// Of 64 bits, likewise.
+    /// The number of registers of 64 bits that instructions write; constants follow.
     pub n_longs: u16,
-    /// Predicates.
+    /// The number of predicate registers.
     pub n_predicates: u16,
-    /// Immediates of 16 and 32 bits: the first of them is register `n_words`.
+    /// Constants of 16 and 32 bits; the first is register `n_words`.
     pub words: Vec<Word>,
-    /// Immediates of 64 bits: the first of them is register `n_longs`.
+    /// Constants of 64 bits; the first is register `n_longs`.
     pub longs: Vec<u64>,
 }
 
 /// A parameter in the kernel's parameter memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parameter {
-    /// Its name.
+    /// The parameter's name.
     pub name: String,
-    /// Its size: 4 or 8.
+    /// The size in bytes: 4 or 8.
     pub bytes: u32,
-    /// Where it begins.
+    /// The byte offset in parameter memory.
     pub offset: u32,
 }
 
-/// What a register holds that nothing writes.
+/// The contents of a read-only register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Word {
-    /// An immediate.
+    /// An immediate operand.
     Immediate(u32),
-    /// A thread's own or its block's number, or a size.
+    /// A special register: a thread's or block's index, or a size, along an axis.
     Special(Special, usize),
 }
 
-/// A special register; its axis stands beside it.
+/// A special register, without its axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Special {
-    /// `%tid`.
+    /// `%tid`, the thread's index in the block.
     Thread,
-    /// `%ntid`.
+    /// `%ntid`, the block's size in threads.
     Threads,
-    /// `%ctaid`.
+    /// `%ctaid`, the block's index in the grid.
     Block,
-    /// `%nctaid`.
+    /// `%nctaid`, the grid's size in blocks.
     Blocks,
 }
 
-/// One instruction.
+/// An instruction.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Instruction {
-    /// Its line in the file, counted from 1.
+    /// The line in the file, counted from 1.
     pub line: u32,
-    /// The predicate that a lane needs to execute it.
+    /// The guard, which a lane must pass to execute the instruction.
     pub guard: Option<Guard>,
-    /// What it does.
+    /// The operation.
     pub operation: Operation,
 }
 
-/// `@%p` or `@!%p`.
+/// A guard: `@%p` or `@!%p`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Guard {
-    /// The predicate.
+    /// The predicate register.
     pub predicate: Register,
-    /// Whether it has to be false.
+    /// Whether the predicate must be false.
     pub negated: bool,
 }
 
-/// What an instruction does. Results stand first.
+/// The operation of an instruction. Results come before sources.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Operation {
-    /// A word of a word.
-    Unary(Unary, Register, Register),
-    /// A word of two.
+    /// A word from a word.
+    Unary(UnaryOperation, Register, Register),
+    /// A word from two words.
     Binary(Binary, Register, [Register; 2]),
-    /// A word of three.
+    /// A word from three words.
     Ternary(Ternary, Register, [Register; 3]),
-    /// `bfi.b32`: the field, what it goes into, its first bit, its length.
+    /// `bfi.b32`: the field, the target word, the first bit, and the length.
     InsertField(Register, [Register; 4]),
-    /// A long of a long.
+    /// A 64-bit long from a long.
     LongUnary(LongUnary, Register, Register),
-    /// A long of two.
+    /// A long from two longs.
     LongBinary(LongBinary, Register, [Register; 2]),
     /// A long shifted by a word.
     LongShift(Shift, Register, Register, Register),
-    /// A long of a word, with zeros before it.
+    /// A long from a word, zero-extended.
     Widen(Register, Register),
     /// The lower half of a long.
     Narrow(Register, Register),
-    /// The whole product of two words.
+    /// The full product of two words, as a long.
     MultiplyWide(Register, [Register; 2]),
-    /// A predicate of two words.
+    /// A predicate from a comparison of two words.
     Compare(Type, Comparison, Register, [Register; 2]),
-    /// A predicate of two longs.
+    /// A predicate from a comparison of two longs.
     LongCompare(Type, Comparison, Register, [Register; 2]),
-    /// The first word where the predicate is true, else the second.
+    /// The first word if the predicate is true, else the second.
     Select(Register, [Register; 2], Register),
-    /// Of longs, likewise.
+    /// The first long if the predicate is true, else the second.
     LongSelect(Register, [Register; 2], Register),
-    /// A predicate of two.
+    /// A predicate from two predicates.
     Logic(Logic, Register, [Register; 2]),
     /// `not.pred`.
     LogicNot(Register, Register),
@@ -118,65 +118,65 @@ pub enum Operation {
     LogicMove(Register, Register),
     /// `mov.pred` of an immediate.
     LogicSet(Register, bool),
-    /// A parameter of 4 bytes, by its offset.
+    /// A 4-byte parameter, by its offset.
     Parameter(Register, u32),
-    /// A parameter of 8 bytes, by its offset.
+    /// An 8-byte parameter, by its offset.
     LongParameter(Register, u32),
     /// A load of one, two or four words, or of one long.
     Load {
-        /// From which memory.
+        /// The source memory space.
         space: Memory,
-        /// Whether it is of a long.
+        /// Whether a long is loaded.
         long: bool,
-        /// How many.
+        /// The number of words.
         n: usize,
-        /// Where they go.
+        /// The destination registers.
         to: [Register; 4],
-        /// From where.
+        /// The source address.
         address: Address,
     },
     /// A store of one, two or four words.
     Store {
-        /// To which memory.
+        /// The destination memory space.
         space: Memory,
-        /// How many.
+        /// The number of words.
         n: usize,
-        /// What.
+        /// The source registers.
         from: [Register; 4],
-        /// To where.
+        /// The destination address.
         address: Address,
     },
-    /// A jump to an instruction.
+    /// A jump to an instruction, by its index.
     Branch(usize),
-    /// The thread's end.
+    /// A return, which ends the thread.
     Return,
     /// `bar.sync 0`.
     BlockBarrier,
     /// `bar.warp.sync` of all lanes.
     WarpBarrier,
-    /// `shfl.sync.bfly`: the value, whether its lane is in range, then value, lane mask, clamp and member mask.
+    /// `shfl.sync.bfly`: the result, the predicate for lanes in range, then value, lane mask, clamp and member mask.
     Shuffle(Register, Option<Register>, [Register; 4]),
-    /// Four matrices of 8 x 8, or their transposes.
+    /// `ldmatrix` of four 8 x 8 matrices or their transposes.
     LoadMatrices {
-        /// Whether they are transposed.
+        /// Whether the matrices are transposed.
         transposed: bool,
-        /// Where they go.
+        /// The destination registers.
         to: [Register; 4],
-        /// Where each lane's row is.
+        /// The address of each lane's row.
         address: Address,
     },
     /// `mma.sync` of 16 x 8 x 16 with bfloat16 operands and float sums.
     MultiplyMatrices {
-        /// The sums.
+        /// The sums, as the result.
         d: [Register; 4],
         /// The first operand.
         a: [Register; 4],
-        /// The second.
+        /// The second operand.
         b: [Register; 2],
-        /// What is added.
+        /// The addend.
         c: [Register; 4],
     },
-    /// `cp.async` of 16 bytes: to shared memory, from global memory, bytes of the source.
+    /// `cp.async` of 16 bytes: the destination in shared memory, the source in global memory, and the source's size.
     Copy(Address, Address, Register),
     /// `cp.async.commit_group`.
     Commit,
@@ -184,36 +184,36 @@ pub enum Operation {
     Wait(u32),
 }
 
-/// A base register and an offset.
+/// An address: a base register and an offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Address {
-    /// The base.
+    /// The base register.
     pub base: Base,
-    /// Bytes that are added.
+    /// The offset in bytes.
     pub offset: i64,
 }
 
-/// An address' register.
+/// The base register of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Base {
-    /// Of 32 bits.
+    /// A register of 32 bits.
     Word(Register),
-    /// Of 64 bits.
+    /// A register of 64 bits.
     Long(Register),
 }
 
-/// A state space as an instruction names it. Addresses without one are global here: no kernel takes another address.
+/// A memory space. Generic addresses are global here, as no kernel uses others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Memory {
-    /// `.global`, or none.
+    /// `.global`, or no space.
     Global,
     /// `.shared`.
     Shared,
 }
 
-/// Operations of a word.
+/// Operations with one word operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unary {
+pub enum UnaryOperation {
     Move,
     Not,
     Not16,
@@ -230,7 +230,7 @@ pub enum Unary {
     ReciprocalApproximate,
 }
 
-/// Operations of two words.
+/// Operations with two word operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Binary {
     Add,
@@ -258,7 +258,7 @@ pub enum Binary {
     PackBfloat16,
 }
 
-/// Operations of three words.
+/// Operations with three word operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ternary {
     MultiplyAdd,
@@ -266,14 +266,14 @@ pub enum Ternary {
     FunnelShiftLeft,
 }
 
-/// Operations of a long.
+/// Operations with one long operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LongUnary {
     Move,
     Not,
 }
 
-/// Operations of two longs.
+/// Operations with two long operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LongBinary {
     Add,
@@ -292,7 +292,7 @@ pub enum Shift {
     Right,
 }
 
-/// How a comparison reads its operands.
+/// The interpretation of a comparison's operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Type {
     Unsigned,
@@ -300,16 +300,16 @@ pub enum Type {
     Float,
 }
 
-/// A comparison. Those of floats with `or_unordered` are also true of NaN.
+/// A comparison. With `or_unordered`, a float comparison is also true for NaN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Comparison {
-    /// Which order is true.
+    /// The order that makes the comparison true.
     pub of: Order,
-    /// `equ`, `neu` and the like.
+    /// Whether NaN makes it true, as for `equ` and `neu`.
     pub or_unordered: bool,
 }
 
-/// What a comparison asks.
+/// The order relations of comparisons.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     Equal,
@@ -320,7 +320,7 @@ pub enum Order {
     GreaterOrEqual,
 }
 
-/// Operations of two predicates.
+/// Operations with two predicate operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Logic {
     And,

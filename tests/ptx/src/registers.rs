@@ -1,54 +1,54 @@
-//! A warp's registers: 32 lanes of each, and a bit for each lane that says whether anything was written to it.
+//! The registers of a warp: 32 lanes each, and a bit per lane for whether it is initialised.
 
 use crate::program::Register;
 
-/// Lanes of a warp.
+/// Lanes per warp.
 pub const LANES: usize = 32;
-/// All lanes.
+/// The mask of all lanes.
 pub const ALL: u32 = u32::MAX;
 
-/// A value of each lane.
+/// One value per lane.
 pub type Lanes<T> = [T; LANES];
 
-/// The lanes of a mask, from the lowest on.
+/// The lanes of a mask, in ascending order.
 pub fn lanes(mask: u32) -> impl Iterator<Item = usize> {
     (0..LANES).filter(move |lane| mask >> lane & 1 == 1)
 }
 
-/// Registers of one width.
+/// The registers of one width.
 #[derive(Debug)]
 pub struct Registers<T> {
     values: Vec<Lanes<T>>,
     defined: Vec<u32>,
-    /// Registers that instructions write; behind them lie those that hold constants.
+    /// The number of writable registers, which precede the constants.
     declared: usize,
 }
 
 impl<T: Copy + Default> Registers<T> {
-    /// Undefined ones, and constants behind them.
+    /// Creates uninitialised registers, followed by constants.
     pub fn new(declared: Register, constants: usize) -> Self {
         let declared = usize::from(declared);
         let n = declared + constants;
         Self { values: vec![[T::default(); LANES]; n], defined: vec![0; n], declared }
     }
 
-    /// Nothing was written to any but the constants.
+    /// Marks all writable registers as uninitialised.
     pub fn forget(&mut self) {
         self.defined[..self.declared].fill(0);
     }
 
-    /// Gives a constant its values.
+    /// Sets the values of a constant.
     pub fn set_constant(&mut self, number: usize, values: Lanes<T>) {
         self.values[self.declared + number] = values;
         self.defined[self.declared + number] = ALL;
     }
 
-    /// All lanes of one.
+    /// The values of all lanes of a register.
     pub fn get(&self, register: Register) -> &Lanes<T> {
         &self.values[usize::from(register)]
     }
 
-    /// The lanes that something was written to.
+    /// The mask of a register's initialised lanes.
     pub fn defined(&self, register: Register) -> u32 {
         self.defined[usize::from(register)]
     }
@@ -70,30 +70,30 @@ impl<T: Copy + Default> Registers<T> {
     }
 }
 
-/// Predicates: a bit a lane.
+/// The predicate registers, with one bit per lane.
 #[derive(Debug, Default)]
-pub struct Predicates {
+pub struct PredicateRegisters {
     values: Vec<u32>,
     defined: Vec<u32>,
 }
 
-impl Predicates {
-    /// Undefined ones.
+impl PredicateRegisters {
+    /// Creates uninitialised predicates.
     pub fn new(n: Register) -> Self {
         Self { values: vec![0; usize::from(n)], defined: vec![0; usize::from(n)] }
     }
 
-    /// Nothing was written to any.
+    /// Marks all predicates as uninitialised.
     pub fn forget(&mut self) {
         self.defined.fill(0);
     }
 
-    /// The lanes in which it is true.
+    /// The mask of lanes in which a predicate is true.
     pub fn get(&self, register: Register) -> u32 {
         self.values[usize::from(register)]
     }
 
-    /// The lanes that something was written to.
+    /// The mask of a predicate's initialised lanes.
     pub fn defined(&self, register: Register) -> u32 {
         self.defined[usize::from(register)]
     }
@@ -106,7 +106,7 @@ impl Predicates {
     }
 }
 
-/// A function of each lane's value.
+/// Applies a function to each lane's value.
 pub fn map<T: Copy, U: Copy + Default>(a: &Lanes<T>, of: impl Fn(T) -> U) -> Lanes<U> {
     let mut out = [U::default(); LANES];
     for lane in 0..LANES {
@@ -115,7 +115,7 @@ pub fn map<T: Copy, U: Copy + Default>(a: &Lanes<T>, of: impl Fn(T) -> U) -> Lan
     out
 }
 
-/// Of each lane's two.
+/// Applies a function to each lane's pair of values.
 pub fn zip<T: Copy, V: Copy, U: Copy + Default>(a: &Lanes<T>, b: &Lanes<V>, of: impl Fn(T, V) -> U) -> Lanes<U> {
     let mut out = [U::default(); LANES];
     for lane in 0..LANES {
@@ -124,7 +124,7 @@ pub fn zip<T: Copy, V: Copy, U: Copy + Default>(a: &Lanes<T>, b: &Lanes<V>, of: 
     out
 }
 
-/// A bit for each lane in which something holds.
+/// The mask of lanes for which a condition is true.
 pub fn mask<T: Copy>(a: &Lanes<T>, b: &Lanes<T>, holds: impl Fn(T, T) -> bool) -> u32 {
     (0..LANES).fold(0, |mask, lane| mask | u32::from(holds(a[lane], b[lane])) << lane)
 }

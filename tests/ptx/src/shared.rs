@@ -1,73 +1,73 @@
-//! A block's shared memory, and for each word who accessed it since which barrier.
+//! A block's shared memory: for each word, the threads that accessed it since the last barriers.
 
-use crate::fault::{Access, Mistake, Space};
+use crate::fault::{Access, MistakeKind, Space};
 
-/// Bytes of an asynchronous copy.
+/// Bytes per asynchronous copy.
 pub const COPY_BYTES: usize = 16;
-/// What memory holds that nothing has written: NaN as float and as two bfloat16.
+/// The content of uninitialised memory: NaN as f32 and as two bfloat16.
 const POISON: u8 = 0xff;
-/// No thread, or several.
+/// The number for no thread, or several.
 const NO_THREAD: u32 = u32::MAX;
-/// Lanes of a warp.
+/// Lanes per warp.
 const WARP: u32 = 32;
 
-/// When something happens, in an order that barriers make.
+/// A point in time, counted in barriers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Moment {
-    /// Barriers of the block before it.
+pub struct BarrierTime {
+    /// The number of preceding barriers of the block.
     pub block: u32,
-    /// Barriers of the thread's warp before it.
+    /// The number of preceding barriers of the thread's warp.
     pub warp: u32,
 }
 
-/// A thread at a moment.
+/// A thread at a point in time.
 #[derive(Clone, Copy, Debug)]
-pub struct Actor {
-    /// Its number in the block.
+pub struct ThreadAtBarrier {
+    /// The thread's number in the block.
     pub thread: u32,
-    /// When.
-    pub moment: Moment,
+    /// The point in time.
+    pub moment: BarrierTime,
 }
 
-/// What is known of four bytes.
+/// The shadow state of four bytes.
 #[derive(Clone, Copy, Debug)]
 struct Word {
-    /// The last thread that wrote them.
+    /// The last thread that wrote the word.
     writer: u32,
-    written: Moment,
-    /// A bit for each warp that has read them since `read.block`.
+    written: BarrierTime,
+    /// A mask of the warps that have read the word since `read.block`.
     readers: u32,
-    /// The one thread of `reader_warp` that has since `read.warp`, or [`NO_THREAD`] for several.
+    /// The only thread of `reader_warp` that has read since `read.warp`, or [`NO_THREAD`] for several.
     reader: u32,
     reader_warp: u32,
-    read: Moment,
+    read: BarrierTime,
     defined: bool,
     in_flight: bool,
 }
 
 const UNTOUCHED: Word = Word {
     writer: NO_THREAD,
-    written: Moment { block: 0, warp: 0 },
+    written: BarrierTime { block: 0, warp: 0 },
     readers: 0,
     reader: NO_THREAD,
     reader_warp: NO_THREAD,
-    read: Moment { block: 0, warp: 0 },
+    read: BarrierTime { block: 0, warp: 0 },
     defined: false,
     in_flight: false,
 };
 
-/// An asynchronous copy that was not waited for.
+/// An asynchronous copy in flight.
 #[derive(Clone, Copy, Debug)]
 pub struct Copy {
-    /// Where it goes.
+    /// The byte offset of the destination.
     pub to: usize,
-    /// What is copied.
+    /// The copied words.
     pub words: [u32; COPY_BYTES / 4],
-    /// The group of its thread's that it belongs to.
+    /// The number of the copy's group in its thread.
     pub group: u32,
 }
 
-/// The memory.
+/// The shared memory of a block.
 #[derive(Debug)]
 pub struct Shared {
     bytes: Vec<u8>,
@@ -75,32 +75,38 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// Memory of so many bytes.
+    /// Uninitialised memory of the given size.
     pub fn new(bytes: u32) -> Self {
         let bytes = usize::try_from(bytes).unwrap_or(0);
         Self { bytes: vec![POISON; bytes], words: vec![UNTOUCHED; bytes.div_ceil(4)] }
     }
 
-    /// That of the next block, which nothing has written.
+    /// Resets the memory to uninitialised, for the next block.
     pub fn clear(&mut self) {
         self.bytes.fill(POISON);
         self.words.fill(UNTOUCHED);
     }
 
-    fn place(&self, access: Access, address: u64, bytes: u32) -> Result<usize, Mistake> {
+    fn place(&self, access: Access, address: u64, bytes: u32) -> Result<usize, MistakeKind> {
         if !address.is_multiple_of(u64::from(bytes)) {
-            return Err(Mistake::Misaligned { access, bytes, address });
+            return Err(MistakeKind::Misaligned { access, bytes, address });
         }
         let room = self.bytes.len() as u64;
         if address.checked_add(u64::from(bytes)).is_none_or(|end| end > room) {
             let place = format!("byte {} of {room} bytes of shared memory", address.cast_signed());
-            return Err(Mistake::OutOfBounds { access, bytes, place });
+            return Err(MistakeKind::OutOfBounds { access, bytes, place });
         }
-        usize::try_from(address).map_err(|_| Mistake::Misaligned { access, bytes, address })
+        usize::try_from(address).map_err(|_| MistakeKind::Misaligned { access, bytes, address })
     }
 
-    /// Reads words; with whether each is defined.
-    pub fn load(&mut self, address: u64, out: &mut [u32], by: Actor, by_warp: bool) -> Result<(), Mistake> {
+    /// Reads words, which must be initialised.
+    pub fn load(
+        &mut self,
+        address: u64,
+        out: &mut [u32],
+        by: ThreadAtBarrier,
+        by_warp: bool,
+    ) -> Result<(), MistakeKind> {
         let bytes = u32::try_from(out.len() * 4).unwrap_or(0);
         let place = self.place(Access::Load, address, bytes)?;
         for (i, out) in out.iter_mut().enumerate() {
@@ -111,8 +117,14 @@ impl Shared {
         Ok(())
     }
 
-    /// Writes words.
-    pub fn store(&mut self, address: u64, values: &[u32], defined: u32, by: Actor) -> Result<(), Mistake> {
+    /// Writes words; `defined` is a mask of those with initialised values.
+    pub fn store(
+        &mut self,
+        address: u64,
+        values: &[u32],
+        defined: u32,
+        by: ThreadAtBarrier,
+    ) -> Result<(), MistakeKind> {
         let bytes = u32::try_from(values.len() * 4).unwrap_or(0);
         let place = self.place(Access::Store, address, bytes)?;
         for (i, value) in values.iter().enumerate() {
@@ -125,8 +137,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Begins a copy: from now on its bytes are nobody's. Where it goes.
-    pub fn begin_copy(&mut self, address: u64, by: Actor) -> Result<usize, Mistake> {
+    /// Starts a copy, which makes the destination inaccessible. Returns the byte offset of the destination.
+    pub fn begin_copy(&mut self, address: u64, by: ThreadAtBarrier) -> Result<usize, MistakeKind> {
         let place = self.place(Access::Store, address, 16)?;
         for at in (place..place + COPY_BYTES).step_by(4) {
             let word = &mut self.words[at / 4];
@@ -138,8 +150,8 @@ impl Shared {
         Ok(place)
     }
 
-    /// Ends a copy: its thread sees the bytes, and others after a barrier.
-    pub fn end_copy(&mut self, copy: &Copy, by: Actor) {
+    /// Completes a copy. Its thread sees the bytes at once, other threads after a barrier.
+    pub fn end_copy(&mut self, copy: &Copy, by: ThreadAtBarrier) {
         for (i, value) in copy.words.iter().enumerate() {
             let at = copy.to + i * 4;
             let word = &mut self.words[at / 4];
@@ -155,26 +167,26 @@ fn word(bytes: &[u8]) -> u32 {
 }
 
 /// Whether two threads' accesses have no barrier between them.
-fn unordered(thread: u32, moment: Moment, by: Actor) -> bool {
+fn unordered(thread: u32, moment: BarrierTime, by: ThreadAtBarrier) -> bool {
     let same_warp = thread / WARP == by.thread / WARP;
     moment.block == by.moment.block && !(same_warp && moment.warp != by.moment.warp)
 }
 
-fn race(access: Access, offset: u64, other: String) -> Mistake {
-    Mistake::Race { access, space: Space::Shared, offset, other }
+fn race(access: Access, offset: u64, other: String) -> MistakeKind {
+    MistakeKind::Race { access, space: Space::Shared, offset, other }
 }
 
 fn of_thread(thread: u32) -> String {
     format!("thread {thread}")
 }
 
-/// Judges a read and remembers it. `by_warp`: that any lane of the warp may be the one that reads.
-fn read(word: &mut Word, offset: u64, by: Actor, by_warp: bool) -> Result<(), Mistake> {
+/// Checks a read and records it. With `by_warp`, any lane of the warp may be the reader.
+fn read(word: &mut Word, offset: u64, by: ThreadAtBarrier, by_warp: bool) -> Result<(), MistakeKind> {
     if word.in_flight {
-        return Err(Mistake::InFlight { access: Access::Load, offset });
+        return Err(MistakeKind::InFlight { access: Access::Load, offset });
     }
     if !word.defined {
-        return Err(Mistake::Unwritten { space: Space::Shared, offset });
+        return Err(MistakeKind::Unwritten { space: Space::Shared, offset });
     }
     let writer = word.writer;
     if (writer != by.thread || by_warp) && unordered(writer, word.written, by) {
@@ -195,10 +207,10 @@ fn read(word: &mut Word, offset: u64, by: Actor, by_warp: bool) -> Result<(), Mi
     Ok(())
 }
 
-/// Judges a write.
-fn may_write(word: &Word, offset: u64, by: Actor) -> Result<(), Mistake> {
+/// Checks a write.
+fn may_write(word: &Word, offset: u64, by: ThreadAtBarrier) -> Result<(), MistakeKind> {
     if word.in_flight {
-        return Err(Mistake::InFlight { access: Access::Store, offset });
+        return Err(MistakeKind::InFlight { access: Access::Store, offset });
     }
     let writer = word.writer;
     if writer != NO_THREAD && writer != by.thread && unordered(writer, word.written, by) {

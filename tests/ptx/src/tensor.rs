@@ -1,21 +1,21 @@
-//! Instructions that a warp executes as one: shuffles, loads of matrices and their products.
+//! Warp-wide instructions: shuffles, loads of matrices and matrix products.
 
 use crate::{
     math,
     registers::{LANES, Lanes},
 };
 
-/// `shfl.sync.bfly`: each lane's value from the lane whose number differs by a mask, and whether it is in range.
-pub struct Shuffled {
-    /// From which lane.
+/// The result of `shfl.sync.bfly`: each lane's partner, whose number differs by a mask, and whether it is in range.
+pub struct ShuffleResult {
+    /// The source lane of each lane.
     pub from: Lanes<usize>,
-    /// A bit for each lane whose partner is in range.
+    /// A mask of the lanes whose partners are in range.
     pub in_range: u32,
 }
 
-/// Finds the partners by the lane masks and clamps of all lanes.
-pub fn shuffled(lane_mask: &Lanes<u32>, clamp: &Lanes<u32>) -> Shuffled {
-    let mut shuffled = Shuffled { from: [0; LANES], in_range: 0 };
+/// Computes the partners from the lane masks and clamps of all lanes.
+pub fn shuffled(lane_mask: &Lanes<u32>, clamp: &Lanes<u32>) -> ShuffleResult {
+    let mut shuffled = ShuffleResult { from: [0; LANES], in_range: 0 };
     for lane in 0..LANES {
         let number = u32::try_from(lane).unwrap_or(0);
         let segments = clamp[lane] >> 8 & 31;
@@ -28,7 +28,7 @@ pub fn shuffled(lane_mask: &Lanes<u32>, clamp: &Lanes<u32>) -> Shuffled {
     shuffled
 }
 
-/// `ldmatrix.x4`: the registers of all lanes, of the rows that they name.
+/// `ldmatrix.x4`: the result registers of all lanes, from the addressed rows.
 pub fn matrices(rows: &Lanes<[u32; 4]>, transposed: bool) -> [Lanes<u32>; 4] {
     let half = |row: usize, column: usize| rows[row][column / 2] >> (column % 2 * 16) & 0xffff;
     let mut out = [[0; LANES]; 4];
@@ -45,12 +45,12 @@ pub fn matrices(rows: &Lanes<[u32; 4]>, transposed: bool) -> [Lanes<u32>; 4] {
     out
 }
 
-/// The first and the second bfloat16 of a register.
+/// The two bfloat16 values of a register, the lower half first.
 fn halves(pair: u32) -> [f64; 2] {
     [pair << 16, pair & 0xffff_0000].map(|bits| f64::from(f32::from_bits(bits)))
 }
 
-/// `mma.m16n8k16`: the sums of all lanes. Each is computed in two steps of 8 products, whose results are cut off to f32.
+/// `mma.m16n8k16`: the sums of all lanes. Each is computed in two steps of 8 products, truncated to f32 after each.
 pub fn product(a: [&Lanes<u32>; 4], b: [&Lanes<u32>; 2], c: [&Lanes<u32>; 4]) -> [Lanes<u32>; 4] {
     let (mut left, mut right) = ([[0.0; 16]; 16], [[0.0; 8]; 16]);
     let mut sums = [[0.0_f32; 8]; 16];
@@ -112,7 +112,8 @@ mod tests {
         let [a, b] = [[1, 2, 3, 4], [5, 6, 0, 0]].map(|seeds: [u32; 4]| seeds.map(numbers));
         let out = product([&a[0], &a[1], &a[2], &a[3]], [&b[0], &b[1]], [&[0; 32]; 4]);
         let element = |pair: u32, i: usize| f32::from_bits(pair >> (i * 16) << 16);
-        // Of lane i the ISA's tables: a0,a1 row i/4, a2,a3 row i/4+8, a4,a5 row i/4 and column 8 on; b row i%4*2, column i/4.
+        // The ISA's tables for lane i: a0,a1 in row i/4; a2,a3 in row i/4+8; a4,a5 in row i/4 from column 8; b in row
+        // i%4*2, column i/4.
         let at_a = |row: usize, column: usize| {
             let lane = row % 8 * 4 + column % 8 / 2;
             element(a[row / 8 + column / 8 * 2][lane], column % 2)
@@ -133,7 +134,7 @@ mod tests {
             std::array::from_fn(|word| small(row * 8 + word * 2) | small(row * 8 + word * 2 + 1) << 16)
         });
         let (plain, transposed) = (matrices(&rows, false), matrices(&rows, true));
-        // Lane 5 has row 1, columns 2 and 3; of the transpose column 1, rows 2 and 3.
+        // Lane 5 holds row 1, columns 2 and 3; of the transpose, column 1, rows 2 and 3.
         assert_eq!([plain[0][5] & 0xffff, plain[0][5] >> 16], [10, 11]);
         assert_eq!([transposed[0][5] & 0xffff, transposed[0][5] >> 16], [17, 25]);
         assert_eq!(transposed[3][5] & 0xffff, (24 + 2) * 8 + 1);
@@ -143,7 +144,7 @@ mod tests {
     fn butterflies_stay_in_their_segments() {
         let all = shuffled(&[16; 32], &[0x1f; 32]);
         assert_eq!((all.from[3], all.from[20], all.in_range), (19, 4, u32::MAX));
-        // Segments of 8 lanes, whose last is 7: a mask of 8 leaves them.
+        // Segments of 8 lanes end at lane 7, so a mask of 8 exceeds them.
         let halves = shuffled(&[8; 32], &[0x1807; 32]);
         assert_eq!((halves.from[3], halves.in_range & 1 << 3), (3, 0));
     }

@@ -72,7 +72,7 @@ fn every_listed_mistake_can_be_made_and_is_still_ptx() {
     for mutation in mutations() {
         assert!(
             seen.insert((&mutation.entry, &mutation.name)),
-            "{} with {} stands twice",
+            "{} with {} is listed twice",
             mutation.entry,
             mutation.name
         );
@@ -80,7 +80,8 @@ fn every_listed_mistake_can_be_made_and_is_still_ptx() {
         let text = text.unwrap_or_else(|| panic!("{} is not an entry", mutation.entry));
         let mutated = mutation.apply(text).unwrap_or_else(|error| panic!("{error}"));
         let n_changed = text.lines().zip(mutated.lines()).filter(|(before, after)| before != after).count();
-        assert_eq!((n_changed, text.lines().count()), (1, mutated.lines().count()), "{mutation:?}");
+        let expected = (mutation.n_lines(), text.lines().count());
+        assert_eq!((n_changed, mutated.lines().count()), expected, "{mutation:?}");
         Module::read(&mutated).unwrap_or_else(|error| panic!("{mutation:?}: {error}"));
     }
 }

@@ -1,6 +1,6 @@
 //! Small kernels with each mistake that the interpreter is to find, beside the same without it.
 
-use headroom_ptx::{Allocation, Fault, Launch, Memory, Mistake, Module};
+use headroom_ptx::{Allocation, Fault, Launch, Memory, MistakeKind, Module};
 
 /// Where the kernels' buffer begins, and its words.
 const BUFFER: u64 = 0x1000;
@@ -53,9 +53,9 @@ fn runs(body: &str) -> Vec<u32> {
 }
 
 #[track_caller]
-fn fails(body: &str, told: &str) {
+fn fails(body: &str, message: &str) {
     let fault = run(body).expect_err("it has a mistake");
-    assert!(fault.to_string().contains(told), "{fault}");
+    assert!(fault.to_string().contains(message), "{fault}");
     assert_eq!((&*fault.entry, fault.block), ("k", [0; 3]));
     let text = format!("{HEAD}{body}\n\tret;");
     let line = text.lines().nth(fault.line as usize - 1).unwrap_or_default();
@@ -76,7 +76,7 @@ fn values_pass_between_warps_by_a_barrier_alone() {
     assert_eq!(runs(&body("bar.sync 0;"))[..2], [32, 33]);
     // Of a warp that has not stored yet nothing is there, of one that has it is a race.
     let fault = run(&body("")).expect_err("there is no barrier");
-    assert!(matches!(fault.mistake, Mistake::Race { .. } | Mistake::Unwritten { .. }), "{fault}");
+    assert!(matches!(fault.mistake, MistakeKind::Race { .. } | MistakeKind::Unwritten { .. }), "{fault}");
     fails("st.shared.u32 [%r2], %r1;\nbar.sync 0;\nld.shared.u32 %r5, [%r3];\nst.shared.u32 [%r2], %r5;", "race: ");
 }
 
@@ -171,8 +171,8 @@ fn endless_blocks_and_divisions_by_zero_are_found() {
 }
 
 #[test]
-fn what_is_not_known_is_not_guessed() {
-    for (body, told) in [
+fn unknown_instruction_is_an_error() {
+    for (body, message) in [
         ("ex2.approx.f32 %f1, %f2;", "line 23 of the PTX: `ex2.approx.f32` is not known"),
         ("add.s32 %r1, %r2;", "`add.s32` has 2 operands instead of 3"),
         ("add.s32 %r1, %r2, %rd1;", "%rd1 is a register of type Long, not Word"),
@@ -183,6 +183,6 @@ fn what_is_not_known_is_not_guessed() {
         ("setp.ltu.u32 %p1, %r1, %r2;", "is not known"),
     ] {
         let error = Module::read(&format!("{HEAD}{body}\n\tret;\n}}\n")).expect_err("it is not known");
-        assert!(error.to_string().contains(told), "{body}: {error}");
+        assert!(error.to_string().contains(message), "{body}: {error}");
     }
 }

@@ -1,15 +1,16 @@
-//! The allocator on a card that is too small, against PyTorch's own: where it fails, and what it holds then.
+//! Comparison of the allocator with PyTorch's on a GPU with too little memory: where it fails, and its state at that
+//! point.
 //!
-//! tests/golden/c10/limited.csv has the figures, and the README there how they were made.
+//! tests/golden/c10/limited.csv has the figures; the README there describes their origin.
 
-use headroom_shared::memory::allocator::{Allocator, SegmentKind};
+use headroom_planner::memory::allocator::{Allocator, SegmentKind};
 
 use crate::{
     event_list::{Event, trace},
     records::{Row, rows},
 };
 
-/// The allocator at the first event it cannot serve, or after the last.
+/// The index of the first event that fails, if any, and the allocator at that event or after the last.
 fn replay(events: &[Event], kind: SegmentKind, capacity_bytes: u64) -> (Option<u64>, Allocator) {
     let mut allocator = Allocator::new(kind, capacity_bytes);
     let mut blocks = vec![None];
@@ -19,13 +20,13 @@ fn replay(events: &[Event], kind: SegmentKind, capacity_bytes: u64) -> (Option<u
                 Ok(block) => blocks.push(Some(block)),
                 Err(_) => return (Some(number), allocator),
             },
-            Event::Free(tensor) => allocator.free(blocks[tensor].take().expect("a tensor is given back once")),
+            Event::Free(tensor) => allocator.free(blocks[tensor].take().expect("a tensor is freed once")),
         }
     }
     (None, allocator)
 }
 
-/// Where the allocator differs from PyTorch's.
+/// Differences between the allocator and PyTorch's.
 fn differences(row: &Row, events: &[Event]) -> Vec<String> {
     let kind = match row.text("segments") {
         "native" => SegmentKind::Native,
@@ -48,7 +49,7 @@ fn differences(row: &Row, events: &[Event]) -> Vec<String> {
         .collect()
 }
 
-/// Differences that are known; all after expandable segments were unmapped to make room.
+/// Known differences; all occur after expandable segments were unmapped to free memory.
 const KNOWN: &[&str] = &[
     "compile_2layer_b4_math_attention Expandable in 1370488832: max_memory_reserved Some(1239416832), PyTorch's Some(1260388352)",
     "compile_2layer_b4_math_attention Expandable in 2776629248: failed_event None, PyTorch's Some(514)",

@@ -1,8 +1,8 @@
-//! The allocator against PyTorch's own: event lists replayed through the library of the 2.11.0 wheel.
+//! Comparison of the allocator with PyTorch's: event lists replayed through the library of the 2.11.0 wheel.
 //!
-//! tests/golden/c10 has the figures, and its README how they were made.
+//! tests/golden/c10 has the figures; its README describes their origin.
 
-use headroom_shared::memory::{
+use headroom_planner::memory::{
     allocator::{Allocator, SegmentKind},
     simulate::simulate,
 };
@@ -31,8 +31,8 @@ fn replay(events: &[Event], kind: SegmentKind) -> Figures {
     let mut blocks = vec![None];
     for event in events {
         match *event {
-            Event::Alloc(_, bytes) => blocks.push(Some(allocator.alloc(bytes).expect("a card without end has room"))),
-            Event::Free(tensor) => allocator.free(blocks[tensor].take().expect("a tensor is given back once")),
+            Event::Alloc(_, bytes) => blocks.push(Some(allocator.alloc(bytes).expect("an unlimited GPU has room"))),
+            Event::Free(tensor) => allocator.free(blocks[tensor].take().expect("a tensor is freed once")),
         }
     }
     (allocator.max_allocated_bytes(), allocator.max_reserved_bytes())
@@ -60,7 +60,7 @@ fn row_differences(row: &Row, replayed: &Row) -> Vec<(String, Figures, Figures)>
     assert_eq!(
         Some(fingerprint(&text(&events_of(&program)))),
         replayed.bytes("fingerprint"),
-        "the events of {} {:?} are not the ones that were replayed: replay them again, or take the row out",
+        "the events of {} {:?} differ from the replayed ones: replay them again or remove the row",
         row.file,
         row.tag()
     );
@@ -72,7 +72,7 @@ fn row_differences(row: &Row, replayed: &Row) -> Vec<(String, Figures, Figures)>
     compared.filter(|(_, ours, theirs)| ours != theirs).collect()
 }
 
-/// Each replayed row with the row it is of.
+/// Each replayed row with its original row.
 fn replayed_rows() -> Vec<(Row, Row)> {
     let all: Vec<_> = EAGER.iter().chain(&COMPILED).flat_map(|file| rows(file)).collect();
     let of = |replayed: &Row| {
@@ -89,10 +89,10 @@ fn simulated_runs_take_what_pytorchs_allocator_takes() {
     assert_eq!(pairs.iter().flat_map(|(row, replayed)| row_differences(row, replayed)).collect::<Vec<_>>(), []);
 }
 
-/// Rows whose recorded expandable figure is more than 4 % from PyTorch's allocator, with what that takes.
+/// Rows whose recorded expandable figure is more than 4 % from PyTorch's allocator, with the allocator's figure.
 ///
-/// The record came from a replica that takes the smallest free block that is large enough; PyTorch spares the block
-/// at the segment's end.
+/// The recording used a replica that allocates the smallest sufficient free block; PyTorch uses the block at the
+/// segment's end last.
 const RECORD_CONTRADICTED: &[(&str, &str, u64)] = &[
     ("truth/eager_sm89", "124M fp32 b4", 7_323_254_784),
     ("truth/eager_sm89", "124M ckpt fp32 b4", 5_328_863_232),
@@ -149,7 +149,7 @@ fn must_find_a_falsified_row_figure() {
 }
 
 #[test]
-#[should_panic(expected = "are not the ones that were replayed")]
+#[should_panic(expected = "differ from the replayed ones")]
 fn must_find_events_that_were_not_replayed() {
     let (row, replayed) = replayed_rows().remove(0);
     row_differences(&row.with("batch_size", 3), &replayed);

@@ -1,8 +1,8 @@
-//! The room that our own trainer plans for attention by cuDNN, against what the library asks for: tests/golden/cudnn.
+//! Comparison of the planned workspace for cuDNN's attention with the library's requests in tests/golden/cudnn.
 
 use std::fs;
 
-use headroom_shared::gpt::buffers::cuda::Attender;
+use headroom_planner::gpt::buffers::cuda::AttentionBackend;
 use serde::Deserialize;
 
 use crate::records::golden;
@@ -10,7 +10,8 @@ use crate::records::golden;
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Line {
-    card: String,
+    #[serde(rename = "card")]
+    gpu: String,
     capability: u32,
     b: u64,
     nh: u64,
@@ -27,9 +28,9 @@ fn lines() -> Vec<Line> {
     texts.iter().flat_map(|text| text.lines()).map(|line| serde_json::from_str(line).expect("a line")).collect()
 }
 
-/// Whether the room is enough for a line, and is not there for nothing.
+/// Whether the planned workspace suffices for a line and is not much too large.
 fn holds(line: &Line, backward_bytes: u64) -> bool {
-    let forward_bytes = Attender::Cudnn.forward_bytes();
+    let forward_bytes = AttentionBackend::Cudnn.forward_bytes();
     let tile = |bytes: u64| bytes * line.t.next_multiple_of(128).pow(2) / line.t.next_multiple_of(64).pow(2);
     line.forward_bytes.is_some_and(|asked| asked <= forward_bytes)
         && line
@@ -38,23 +39,23 @@ fn holds(line: &Line, backward_bytes: u64) -> bool {
 }
 
 #[test]
-fn what_is_planned_is_enough_for_every_card() {
+fn planned_workspace_suffices_for_every_gpu() {
     let lines = lines();
     assert!(lines.len() >= 60);
     for line in &lines {
-        // Lines are of groups of sequences: one that is planned whole.
-        assert_eq!(Attender::Cudnn.cudnn_sequences(line.b, line.nh, line.t), Some(line.b), "{line:?}");
-        assert!(holds(line, Attender::Cudnn.backward_bytes(line.b, line.nh, line.t)), "{line:?}");
+        // Lines are groups of sequences that the planner does not split.
+        assert_eq!(AttentionBackend::Cudnn.cudnn_sequences(line.b, line.nh, line.t), Some(line.b), "{line:?}");
+        assert!(holds(line, AttentionBackend::Cudnn.backward_bytes(line.b, line.nh, line.t)), "{line:?}");
     }
     for capability in [80, 86, 89, 90, 100, 120] {
-        assert!(lines.iter().any(|line| line.capability == capability && line.hs == 64 && !line.card.is_empty()));
+        assert!(lines.iter().any(|line| line.capability == capability && line.hs == 64 && !line.gpu.is_empty()));
     }
 }
 
-/// A room that is too small, or far too large, is found out.
+/// Negative control: detects a workspace that is too small or far too large.
 #[test]
 fn another_room_does_not_hold() {
     let line = &lines()[0];
-    let room = Attender::Cudnn.backward_bytes(line.b, line.nh, line.t);
+    let room = AttentionBackend::Cudnn.backward_bytes(line.b, line.nh, line.t);
     assert!(holds(line, room) && !holds(line, room / 2) && !holds(line, room * 2));
 }

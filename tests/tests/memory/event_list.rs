@@ -1,4 +1,4 @@
-//! Event lists: of recorded traces, and of the simulation with every repetition written out.
+//! Event lists of recorded traces, and of the simulation with all repetitions expanded.
 
 use std::{
     fs::File,
@@ -6,7 +6,7 @@ use std::{
 };
 
 use flate2::read::GzDecoder;
-use headroom_shared::{
+use headroom_planner::{
     gpt::{GptConfig, GptShape},
     memory::program::{Action, Program},
     train_config::{Attention, TrainConfig},
@@ -15,22 +15,22 @@ use serde_json::Value;
 
 use crate::records::{dtype, golden};
 
-/// What happens to a tensor; tensors are numbered as they come, from 1.
+/// An event of a tensor; tensors are numbered in order of allocation, from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// It is stored in so many bytes.
+    /// Allocation of a tensor with this number of bytes.
     Alloc(usize, u64),
-    /// It is given back.
+    /// Free of a tensor.
     Free(usize),
 }
 
-/// A recorded event list and what was run.
+/// A recorded event list and its run.
 pub struct Trace {
-    /// The model.
+    /// Model configuration.
     pub gpt: GptConfig,
-    /// Its training.
+    /// Training configuration.
     pub train: TrainConfig,
-    /// What was recorded.
+    /// Recorded events.
     pub events: Vec<Event>,
 }
 
@@ -39,7 +39,7 @@ pub struct Trace {
 pub fn trace(name: &str) -> Trace {
     let file = File::open(golden(&format!("truth/traces/{name}.jsonl.gz"))).expect("the trace is there");
     let mut lines = BufReader::new(GzDecoder::new(file)).lines().map(|line| -> Value {
-        serde_json::from_str(&line.expect("a whole file")).expect("a trace holds one object a line")
+        serde_json::from_str(&line.expect("a whole file")).expect("a trace has one object per line")
     });
     let (gpt, train) = config(&lines.next().expect("a trace begins with its config"));
     let number = |value: &Value| value.as_u64().expect("a number");
@@ -81,7 +81,7 @@ fn config(config: &Value) -> (GptConfig, TrainConfig) {
     (GptConfig::new(shape).expect("a recorded shape"), train.check().expect("a recorded training"))
 }
 
-/// The simulation's events, repetitions written out.
+/// The simulation's events, with repetitions expanded.
 pub fn events_of(program: &Program) -> Vec<Event> {
     let mut tensors = vec![0; program.n_slots];
     let mut n_tensors = 0;
@@ -108,7 +108,7 @@ pub fn events_of(program: &Program) -> Vec<Event> {
     events
 }
 
-/// An event list as a file for another allocator: a line an event, the tensor with its bytes, or -1 to give it back.
+/// Serialises an event list for another allocator, one event per line: the tensor and its bytes, or -1 for a free.
 pub fn text(events: &[Event]) -> String {
     events
         .iter()
@@ -119,8 +119,8 @@ pub fn text(events: &[Event]) -> String {
         .collect()
 }
 
-/// The list with each run of frees in the order of the tensors: nothing depends on the order within such a run, and
-/// autocast's cache, a hash map, has none.
+/// Sorts each run of frees by tensor. The order within such a run has no effect, and autocast's cache, a hash map, has
+/// no defined order.
 pub fn in_canonical_order(events: &[Event]) -> Vec<Event> {
     let mut events = events.to_vec();
     let tensor = |event: &Event| match *event {
@@ -132,7 +132,7 @@ pub fn in_canonical_order(events: &[Event]) -> Vec<Event> {
     events
 }
 
-/// FNV-1a (64 bits): tells whether an event list as text is another.
+/// FNV-1a hash (64 bits) of a serialised event list.
 pub fn fingerprint(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }

@@ -1,23 +1,28 @@
-//! The event lists of recorded runs, allocation for allocation.
+//! Comparison with the event lists of recorded runs, allocation by allocation.
 //!
-//! Bytes are compared, in order, and which tensor is freed when; names are ours alone. A run of frees with no allocation
-//! between has no order: autocast's cache, whose copies go together, is a hash map, and no peak can lie within such a run.
+//! The test compares bytes in order, and which tensor is freed when; tensor names exist only in the simulation. The
+//! order within a run of frees is ignored: autocast's cache, which is freed at once, is a hash map. No peak can be
+//! within such a run.
 
-use headroom_shared::memory::run::program;
+use headroom_planner::{
+    gpt::GptConfig,
+    memory::{program::Program, schedule::program},
+    train_config::TrainConfig,
+};
 
 use crate::{
     event_list::{self, Trace, events_of, in_canonical_order, trace},
-    records::{SM89, golden},
+    records::{SM89, golden, without_efficient_scratch},
 };
 
-/// What happens to how many bytes.
+/// An event with its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     Alloc(u64),
     Free(u64),
 }
 
-/// Events by their bytes, each run of frees by size.
+/// Events with their bytes; each run of frees is sorted by size.
 fn by_bytes(events: &[event_list::Event]) -> Vec<Event> {
     let mut bytes_of = vec![0];
     let events = events.iter().map(|&event| match event {
@@ -31,15 +36,21 @@ fn by_bytes(events: &[event_list::Event]) -> Vec<Event> {
     frees_in_order(events.collect())
 }
 
-/// The recorded events of a trace and the simulation's.
+/// The simulated run without the events that the traces' recorder does not see.
+#[track_caller]
+fn simulated(gpt: &GptConfig, train: &TrainConfig) -> Program {
+    let program = program(gpt, train, SM89).expect("a recorded run is within the planner's limits");
+    without_efficient_scratch(program)
+}
+
+/// The recorded events of a trace, and the simulation's.
 #[track_caller]
 fn recorded_and_ours(name: &str) -> (Vec<Event>, Vec<Event>) {
     let Trace { gpt, train, events } = trace(name);
-    let program = program(&gpt, &train, SM89).expect("a recorded run is no larger than a plan is made for");
-    (by_bytes(&events), by_bytes(&events_of(&program)))
+    (by_bytes(&events), by_bytes(&events_of(&simulated(&gpt, &train))))
 }
 
-/// Each run of frees by size.
+/// Sorts each run of frees by size.
 fn frees_in_order(mut events: Vec<Event>) -> Vec<Event> {
     for run in events.chunk_by_mut(|a, b| matches!((a, b), (Event::Free(_), Event::Free(_)))) {
         run.sort_unstable();
@@ -47,7 +58,7 @@ fn frees_in_order(mut events: Vec<Event>) -> Vec<Event> {
     events
 }
 
-/// Events to take out and put in to make one list of the other: Myers' greedy O(ND) algorithm, distance only.
+/// Number of insertions and deletions that convert one list to the other, by Myers' greedy O(ND) algorithm.
 fn n_differing(a: &[Event], b: &[Event]) -> usize {
     let middle = a.len() + b.len() + 1;
     let mut furthest = vec![0_usize; 2 * middle + 1];
@@ -70,9 +81,9 @@ fn n_differing(a: &[Event], b: &[Event]) -> usize {
     unreachable!("all of both lists is a distance, too")
 }
 
-/// How many events differ; a number that is stated and no longer true fails either way, so that it can only improve
-/// knowingly.
-#[expect(clippy::print_stdout, reason = "the figures are for whoever reads the test's output")]
+/// Compares the number of differing events with the stated number. The test fails on any change, so that an improvement
+/// requires an edit of the number.
+#[expect(clippy::print_stdout, reason = "the figures are part of the test's output")]
 #[track_caller]
 fn check(name: &str, n_stated: usize) {
     let (recorded, ours) = recorded_and_ours(name);
@@ -106,15 +117,15 @@ const TRACES: &[(&str, usize)] = &[
     ("compile_shakespeare_char", 164),
 ];
 
-/// Lists that are the recorded ones by bytes, but free tensors of the same size in another order: one of compiled code.
+/// Lists that equal the recorded ones by bytes, but free tensors of the same size in a different order: one of compiled
+/// code.
 const OTHER_TENSORS: &[&str] = &["compile_gpt2_b4"];
 
 #[test]
 fn event_lists_free_the_recorded_tensors() {
     let differ = TRACES.iter().filter(|(name, n_differing)| {
         let Trace { gpt, train, events } = trace(name);
-        let program = program(&gpt, &train, SM89).expect("a recorded run is no larger than a plan is made for");
-        *n_differing == 0 && in_canonical_order(&events) != in_canonical_order(&events_of(&program))
+        *n_differing == 0 && in_canonical_order(&events) != in_canonical_order(&events_of(&simulated(&gpt, &train)))
     });
     assert_eq!(differ.map(|&(name, _)| name).collect::<Vec<_>>(), OTHER_TENSORS);
 }
@@ -153,6 +164,6 @@ fn must_find_events_out_of_order() {
     assert_eq!(n_differing(&[a, b, c], &[]), 3);
     assert_eq!(n_differing(&[], &[]), 0);
     let frees = |sizes: [u64; 2]| frees_in_order(vec![a, b, Event::Free(sizes[0]), Event::Free(sizes[1]), a]);
-    assert_eq!(frees([512, 1024]), frees([1024, 512]), "a run of frees has no order");
+    assert_eq!(frees([512, 1024]), frees([1024, 512]), "consecutive frees are unordered");
     assert_ne!(frees_in_order(vec![c, a, c]), frees_in_order(vec![a, c, c]), "an allocation ends a run");
 }

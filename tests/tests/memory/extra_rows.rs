@@ -1,6 +1,6 @@
-//! Runs outside the sample the simulation was written against: the same bars, and what does not meet them by name.
+//! Runs outside the sample on which the simulation was developed: the same bounds, with named exceptions.
 
-use headroom_shared::memory::allocator::SegmentKind;
+use headroom_planner::memory::allocator::SegmentKind;
 
 use crate::{
     figures::{ALLOCATED_COMPILED, ALLOCATED_EAGER, Bound, Error, RESERVED, check, errors, rows_of},
@@ -15,12 +15,12 @@ fn eager_rows_are_exact() {
     check_known(&all_deviations(&EAGER), &[]);
 }
 
-/// Rows beyond a bound on the worst error, with the error in percent, rounded to tenths.
-type Beyond = (&'static str, f64);
+/// A row beyond the bound on the worst error: name and error in percent, rounded to tenths.
+type RowBeyondBound = (&'static str, f64);
 
-/// Median within the bound, and every row within its worst except those named.
+/// Checks that the median is within the bound, and that all rows except the named ones are within its worst error.
 #[track_caller]
-fn check_but(what: &str, errors: &[Error], bound: Bound, beyond: &[Beyond]) {
+fn check_but(what: &str, errors: &[Error], bound: Bound, beyond: &[RowBeyondBound]) {
     check(what, errors, Bound { worst: f64::INFINITY, ..bound });
     let found: Vec<_> = errors
         .iter()
@@ -30,21 +30,21 @@ fn check_but(what: &str, errors: &[Error], bound: Bound, beyond: &[Beyond]) {
     assert_eq!(found, beyond, "{what}");
 }
 
-/// In all of these the live peak differs, mostly with a small vocabulary, where it is among the blocks; none was known
-/// when the simulation was written, and why has yet to be found.
-const COMPILED_ALLOCATED_BEYOND: &[Beyond] = &[
+/// In all of these rows the live peak differs, mostly with a small vocabulary, where the peak is in the blocks. None
+/// was known when the simulation was written; the cause is unknown.
+const COMPILED_ALLOCATED_BEYOND: &[RowBeyondBound] = &[
     ("extra/compile_sm89 V65 dropout bias T256 b16", 2.8),
     ("extra/compile_sm89 fp32 math", -3.3),
     ("extra/compile_sm89 C384 h6 b12 V65 T64", 3.0),
     ("extra/compile_sm89 fp16 V101", 3.3),
 ];
-const COMPILED_RESERVED_BEYOND: &[Beyond] = &[
+const COMPILED_RESERVED_BEYOND: &[RowBeyondBound] = &[
     ("extra/compile_sm89 fp32 dropout bias", 10.2),
     ("extra/compile_sm89 V65 dropout bias T256 b16", 4.2),
     ("extra/compile_sm89 C384 h6 b12 V65 T64", 21.3),
     ("extra/variants_compile_sm89 fp32 later", 13.0),
 ];
-const COMPILED_EXPANDABLE_BEYOND: &[Beyond] = &[
+const COMPILED_EXPANDABLE_BEYOND: &[RowBeyondBound] = &[
     ("extra/compile_sm89 fp32 math", -5.9),
     ("extra/compile_sm89 C384 h6 b12 V65 T64", 21.3),
     ("extra/compile_sm89 fp16 V101", 6.5),
@@ -52,10 +52,10 @@ const COMPILED_EXPANDABLE_BEYOND: &[Beyond] = &[
     ("extra/compile_sm89 ckpt", -10.1),
 ];
 
-/// The recorder's tensors make `scaled_dot_product_attention` add the causal mask to a second tensor of shape (B, H, T, T);
-/// real tensors get it in place (`areAnyTensorSubclassLike` in aten/src/ATen/native/transformers/attention.cpp). The
-/// largest sum of live bytes is elsewhere and the same.
-const EAGER_EXPANDABLE_BEYOND: &[Beyond] = &[("extra/eager_sm89 hs11 fp32 bias", 7.7)];
+/// With the recorder's tensors, `scaled_dot_product_attention` adds the causal mask to a second tensor of shape (B, H,
+/// T, T). With real tensors it adds the mask in place (`areAnyTensorSubclassLike` in
+/// aten/src/ATen/native/transformers/attention.cpp). The maximum of live bytes is elsewhere and does not change.
+const EAGER_EXPANDABLE_BEYOND: &[RowBeyondBound] = &[("extra/eager_sm89 hs11 fp32 bias", 7.7)];
 
 #[test]
 fn eager_figures_keep_their_bounds_but_for_those_named() {
@@ -79,7 +79,7 @@ fn compiled_figures_keep_their_bounds_but_for_those_named() {
     check_but("compiled expandable reserved, extra", &expandable, RESERVED, COMPILED_EXPANDABLE_BEYOND);
 }
 
-/// Rows of [`COMPILED`] that are exact in every column; only more may come.
+/// Number of rows of [`COMPILED`] that are exact in every column; it must not decrease.
 const N_EXACT_COMPILED: usize = 29;
 
 #[test]

@@ -1,15 +1,15 @@
-//! The allocator's figures over every recorded row: bounds on the median and the worst relative error.
+//! Comparison of the allocator's figures over all recorded rows: bounds on the median and the worst relative error.
 
-use headroom_shared::memory::allocator::SegmentKind;
+use headroom_planner::memory::allocator::SegmentKind;
 
 use crate::records::{COMPILED, EAGER, Row, rows};
 
-/// How far off a figure may be over all rows, in percent.
+/// Bounds on the errors over all rows, in percent.
 #[derive(Clone, Copy, Debug)]
 pub struct Bound {
-    /// The median of the absolute errors.
+    /// Maximum of the median of absolute errors.
     pub median: f64,
-    /// The largest.
+    /// Maximum of the worst absolute error.
     pub worst: f64,
 }
 
@@ -17,18 +17,18 @@ pub struct Bound {
 pub const ALLOCATED_EAGER: Bound = Bound { median: 0.1, worst: 0.5 };
 /// `max_memory_allocated`, compiled.
 pub const ALLOCATED_COMPILED: Bound = Bound { median: 0.3, worst: 1.5 };
-/// `max_memory_reserved` of native segments.
+/// `max_memory_reserved` with native segments.
 pub const RESERVED: Bound = Bound { median: 1.0, worst: 4.0 };
 
-/// A row's relative error in percent, signed, with its name.
+/// A row's signed relative error in percent, with its name.
 pub type Error = (f64, String);
 
-/// What runs have to keep that the simulation was not corrected against: `max_memory_allocated`.
+/// `max_memory_allocated` of held-out runs, on which the simulation was not corrected.
 pub const ALLOCATED_HELD_OUT: Bound = Bound { median: 0.05, worst: 0.3 };
-/// `max_memory_reserved` of these, with either kind of segments.
+/// `max_memory_reserved` of held-out runs, with either kind of segments.
 pub const RESERVED_HELD_OUT: Bound = Bound { median: 0.1, worst: 2.0 };
 
-/// The relative error of each row in a column; rows that lack the column are left out.
+/// Relative error of each row in a column; rows without the column are omitted.
 pub fn errors(rows: &[Row], column: &str, segments: SegmentKind) -> Vec<Error> {
     rows.iter()
         .filter_map(|row| {
@@ -54,8 +54,8 @@ pub fn summary(errors: &[Error]) -> (f64, Error) {
     (median, errors.pop().expect("there are errors"))
 }
 
-/// The errors keep to the bound; prints how well.
-#[expect(clippy::print_stdout, reason = "the figures are for whoever reads the test's output")]
+/// Asserts that the errors are within the bound, and prints them.
+#[expect(clippy::print_stdout, reason = "the figures are part of the test's output")]
 #[track_caller]
 pub fn check(what: &str, errors: &[Error], bound: Bound) {
     let (median, (worst, name)) = summary(errors);

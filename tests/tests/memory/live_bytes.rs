@@ -1,10 +1,10 @@
-//! Live bytes a phase, to the byte, over every recorded row.
+//! Comparison of live bytes per phase, to the byte, over all recorded rows.
 
-use headroom_shared::memory::{allocator::SegmentKind, program::Phase, simulate::simulate, timeline::categories_at};
+use headroom_planner::memory::{allocator::SegmentKind, program::Phase, simulate::simulate, timeline::categories_at};
 
 use crate::records::{COMPILED, EAGER, Row, rows};
 
-/// Columns of a phase's largest sum of live bytes, with the phase.
+/// Columns with the maximum of live bytes per phase.
 const PHASES: [(&str, Phase); 12] = [
     ("after_init", Phase::Init),
     ("eval_first_peak", Phase::EvalFirst),
@@ -20,10 +20,10 @@ const PHASES: [(&str, Phase); 12] = [
     ("rest", Phase::Rest),
 ];
 
-/// A column in which a run differs from its record: (file, tag, column, ours less theirs).
+/// A deviation of a run from its recording: (file, tag, column, simulated less recorded).
 pub type Deviation = (String, String, &'static str, i64);
 
-/// Every column in which the simulation differs from the row.
+/// All columns in which the simulation differs from the row.
 pub fn deviations(row: &Row) -> Vec<Deviation> {
     let program = row.program();
     let outcome = simulate(&program, SegmentKind::Native, u64::MAX);
@@ -32,7 +32,7 @@ pub fn deviations(row: &Row) -> Vec<Deviation> {
     let steady = [Phase::SteadyForward, Phase::SteadyBackward, Phase::SteadyOptimizer].map(peak);
     ours.push(("steady_peak", steady.into_iter().max().unwrap_or(0)));
     ours.push(("live_bytes_peak", outcome.live_bytes_peak));
-    // What the forward leaves behind, before the next batch of tokens and targets is fetched.
+    // Live bytes at the end of the forward, before the next batch of tokens and targets is fetched.
     let backward = outcome.played.iter().find(|played| played.phase == Phase::FirstBackward);
     let forward_end = backward.map_or(0, |backward| {
         let (gpt, train, _) = row.config();
@@ -48,12 +48,12 @@ pub fn deviations(row: &Row) -> Vec<Deviation> {
         .collect()
 }
 
-/// Deviations that are known: file, tag, columns with ours less theirs, and why.
-pub type Known = (&'static str, &'static str, &'static [(&'static str, i64)], &'static str);
+/// Known deviations: file, tag, columns with simulated less recorded, and the cause.
+pub type KnownDeviation = (&'static str, &'static str, &'static [(&'static str, i64)], &'static str);
 
-/// The deviations of all rows are the known ones, no more and no fewer.
+/// Asserts that the deviations of all rows are exactly the known ones.
 #[track_caller]
-pub fn check_known(found: &[Deviation], known: &[Known]) {
+pub fn check_known(found: &[Deviation], known: &[KnownDeviation]) {
     let known: Vec<Deviation> = known
         .iter()
         .flat_map(|&(file, tag, columns, _)| {
@@ -65,7 +65,7 @@ pub fn check_known(found: &[Deviation], known: &[Known]) {
     assert!(unknown.is_empty() && gone.is_empty(), "not in the table: {unknown:#?}\nin the table, but gone: {gone:#?}");
 }
 
-/// The deviations of every row of the files.
+/// Deviations of all rows of the files.
 pub fn all_deviations(files: &[&str]) -> Vec<Deviation> {
     files.iter().flat_map(|file| rows(file)).flat_map(|row| deviations(&row)).collect()
 }
@@ -76,7 +76,7 @@ fn eager_rows_are_exact() {
 }
 
 /// Compiled rows that are not exact.
-const KNOWN: &[Known] = &[
+const KNOWN: &[KnownDeviation] = &[
     (
         "truth/compile_sm89",
         "shakespeare_char fp16",

@@ -1,7 +1,8 @@
-//! The simulation against what was recorded: live bytes a phase, the allocator's figures, event lists and messages.
+//! Comparison of the simulation with recordings: live bytes per phase, the allocator's figures, event lists and
+//! messages.
 //!
-//! The records lie in tests/golden, each folder with a README that says where they come from. `records` reads them and
-//! makes runs of them; every comparison has a negative control beside it, which must find a falsified record.
+//! The recordings are in tests/golden; each directory has a README with their origin. `records` reads them and converts
+//! them to runs. Every comparison has a negative control, which must detect a falsified record.
 
 mod allocator_limited;
 mod allocator_replay;

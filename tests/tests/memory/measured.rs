@@ -1,21 +1,16 @@
-//! What was measured on a real card: lines of tests/golden/measured, whose README says what they have and how they are
-//! held against the simulation.
+//! Comparison with measurements on a real GPU: lines of tests/golden/measured, whose README describes the format and
+//! the comparison.
 
 use std::fs;
 
-use headroom_shared::{
+use headroom_planner::{
     gpt::{GptConfig, GptShape},
     hardware::{
         ComputeCapability,
         context::{ModuleLoading, context_bytes},
         reported,
     },
-    memory::{
-        allocator::SegmentKind,
-        program::Phase,
-        run::{Card, program},
-        simulate::simulate,
-    },
+    memory::{allocator::SegmentKind, context::GpuProperties, program::Phase, schedule::program, simulate::simulate},
     train_config::TrainConfig,
 };
 use serde_json::{Value, json};
@@ -25,10 +20,10 @@ use crate::{
     records::{EAGER, Row, dtype, golden, rows},
 };
 
-/// The files that are in the folder. None so far: nobody had a card.
+/// Files in the directory. None so far, because no GPU was available.
 const FILES: [&str; 0] = [];
 
-/// The names of phases in a line.
+/// Names of phases in a line.
 const PHASES: [(&str, Phase); 10] = [
     ("init", Phase::Init),
     ("eval_first", Phase::EvalFirst),
@@ -42,7 +37,7 @@ const PHASES: [(&str, Phase); 10] = [
     ("rest", Phase::Rest),
 ];
 
-/// A number of bytes or of anything else that a line has to have.
+/// Required integer field of a line.
 #[track_caller]
 fn count(of: &Value, key: &str) -> u64 {
     of[key].as_u64().unwrap_or_else(|| panic!("no {key} in {of}"))
@@ -53,9 +48,9 @@ fn is(line: &Value, key: &str) -> bool {
     line[key].as_bool().unwrap_or_else(|| panic!("no {key} in {line}"))
 }
 
-/// What ran, and on which card.
+/// Model, training and GPU of a line.
 #[track_caller]
-fn config(line: &Value) -> (GptConfig, TrainConfig, Card) {
+fn config(line: &Value) -> (GptConfig, TrainConfig, GpuProperties) {
     let shape = GptShape {
         n_layer: count(line, "n_layer"),
         n_head: count(line, "n_head"),
@@ -72,30 +67,30 @@ fn config(line: &Value) -> (GptConfig, TrainConfig, Card) {
         compile: is(line, "compile"),
         eval_iters: count(line, "eval_iters"),
         max_iters: count(line, "iters") - 1,
-        // It evaluates before the first iteration alone.
+        // Evaluation runs only before the first iteration.
         eval_interval: 1 << 20,
         ..TrainConfig::default()
     };
     let capability = line["capability"].as_str().and_then(|text| text.split_once('.')).expect("a capability");
     let [major, minor] = [capability.0, capability.1].map(|number| number.parse().expect("a capability's number"));
-    let name = line["device"].as_str().expect("a card's name");
+    let name = line["device"].as_str().expect("a GPU's name");
     let sm_count = reported(name, line["device_total"].as_u64()).and_then(|device| device.sm_count);
-    let sm_count = sm_count.unwrap_or_else(|| panic!("{name} is no card of the table"));
-    let card = Card { compute_capability: ComputeCapability { major, minor }, sm_count };
-    (GptConfig::new(shape).expect("a shape"), train.check().expect("a training"), card)
+    let sm_count = sm_count.unwrap_or_else(|| panic!("{name} is not a GPU of the table"));
+    let gpu = GpuProperties { compute_capability: ComputeCapability { major, minor }, sm_count };
+    (GptConfig::new(shape).expect("a shape"), train.check().expect("a training"), gpu)
 }
 
-/// What differs between a line and the simulation by more than it may.
+/// Differences between a line and the simulation beyond the tolerance.
 #[track_caller]
 fn findings(line: &Value) -> Vec<String> {
     assert!(line.get("error").is_none(), "a process that died measured nothing: {}", line["error"]);
-    let (gpt, train, card) = config(line);
+    let (gpt, train, gpu) = config(line);
     let kind = if is(line, "expandable") { SegmentKind::Expandable } else { SegmentKind::Native };
     let cap_gib = line["cap_gib"].as_f64().expect("a limit");
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "some GiB, in bytes")]
     let capacity_bytes =
         if cap_gib > 0.0 { (cap_gib * f64::from(1 << 30)) as u64 } else { count(line, "device_total") };
-    let program = program(&gpt, &train, card).expect("it ran, so it can be planned");
+    let program = program(&gpt, &train, gpu).expect("it ran, so it can be planned");
     let outcome = simulate(&program, kind, capacity_bytes);
 
     let mut findings = Vec::new();
@@ -134,7 +129,7 @@ fn findings(line: &Value) -> Vec<String> {
     }
     let first = phases.first().expect("the context's phase");
     let context = count(first, "device_used").saturating_sub(count(first, "reserved_now"));
-    let band = context_bytes(card.compute_capability, Some(card.sm_count), ModuleLoading::Lazy);
+    let band = context_bytes(gpu.compute_capability, Some(gpu.sm_count), ModuleLoading::Lazy);
     if !(band.band_low..=band.band_high).contains(&context) {
         findings.push(format!("context: {context} measured, {} to {} expected", band.band_low, band.band_high));
     }
@@ -150,7 +145,7 @@ fn the_files_that_are_named_are_all_there_are_and_keep_their_bands() {
         .collect();
     found.sort();
     assert_eq!(found, FILES, "FILES names what was measured");
-    println!("{} files were measured on a card", FILES.len());
+    println!("{} files were measured on a GPU", FILES.len());
     for file in FILES {
         let text = fs::read_to_string(golden("measured").join(file)).expect("it was found");
         for line in text.lines() {
@@ -160,7 +155,7 @@ fn the_files_that_are_named_are_all_there_are_and_keep_their_bands() {
     }
 }
 
-/// A line as the measuring script writes it, with the figures of a row that was recorded without a card.
+/// A synthetic line in the measuring script's format, with the figures of a row that was recorded without a GPU.
 fn synthetic(row: &Row) -> Value {
     let figure = |column: &str| row.bytes(column).expect("a column of bytes");
     let number = |column: &str| row.text(column).parse::<u64>().expect("a number");
@@ -173,7 +168,7 @@ fn synthetic(row: &Row) -> Value {
         })
     };
     let mut phases = vec![phase("context", 512, 2 * mib)];
-    // The row has the whole run's figures alone: what the simulation has of the phases before is taken for measured.
+    // The row only has figures of the whole run; the simulation's figures of the phases serve as measurements.
     let outcome = row.replay(SegmentKind::Native);
     for (name, of) in PHASES {
         let ours = outcome.phases.iter().find(|ours| ours.phase == of).expect("it ran");
@@ -195,7 +190,7 @@ fn synthetic(row: &Row) -> Value {
 fn small_row() -> Row {
     let row =
         rows(EAGER[0]).into_iter().find(|row| row.bytes("max_memory_reserved").is_some_and(|bytes| bytes < 8 << 30));
-    row.expect("a row that fits the card")
+    row.expect("a row that fits the GPU")
 }
 
 #[test]
@@ -207,7 +202,7 @@ fn a_line_of_the_scripts_format_is_read_and_held() {
 }
 
 #[test]
-fn must_find_what_a_card_does_otherwise() {
+fn must_find_what_a_gpu_does_otherwise() {
     let line = synthetic(&small_row());
     let found = |change: &dyn Fn(&mut Value)| {
         let mut line = line.clone();
@@ -215,9 +210,9 @@ fn must_find_what_a_card_does_otherwise() {
         findings(&line)
     };
     let scale = |value: &mut Value, percent: u64| *value = (value.as_u64().expect("bytes") * percent / 100).into();
-    let one = |change: &dyn Fn(&mut Value), told: &str| {
+    let one = |change: &dyn Fn(&mut Value), finding: &str| {
         let found = found(change);
-        assert!(found.len() == 1 && found[0].contains(told), "{told}: {found:?}");
+        assert!(found.len() == 1 && found[0].contains(finding), "{finding}: {found:?}");
     };
     one(&|line| scale(&mut line["phases"][5]["max_memory_allocated"], 101), "first_backward allocated");
     one(&|line| scale(&mut line["phases"][10]["max_memory_reserved"], 106), "rest reserved");
@@ -225,7 +220,7 @@ fn must_find_what_a_card_does_otherwise() {
     one(&|line| line["oom"] = "CUDA out of memory.".into(), "out of memory: false simulated, true measured");
     one(&|line| drop(line["phases"].as_array_mut().expect("phases").pop()), "9 phases of 10 are in both");
     let capped = found(&|line| line["cap_gib"] = 1.0.into());
-    assert!(capped.iter().any(|told| told.contains("out of memory: true simulated")), "{capped:?}");
+    assert!(capped.iter().any(|finding| finding.contains("out of memory: true simulated")), "{capped:?}");
 }
 
 #[test]

@@ -1,16 +1,16 @@
-//! Two messages that people posted, as the simulation prints them.
+//! Two published out-of-memory messages, reproduced by the simulation.
 
-use headroom_shared::{
+use headroom_planner::{
     gpt::{GptConfig, GptShape},
     hardware::{ComputeCapability, Device, context::Estimate},
     memory::{allocator::SegmentKind, message::TorchVersion, program::Phase},
     nanogpt::defaults::DEFAULT_VOCAB_SIZE,
     plan::{Oom, Plan, Request, plan},
     train_config::{Attention, TrainConfig},
-    units::{GIB, MIB},
 };
+use headroom_text::units::{GIB, MIB};
 
-/// nanoGPT's GPT-2 124M, as its train.py makes it from scratch.
+/// nanoGPT's GPT-2 124M, as train.py creates it from scratch.
 fn gpt2_124m() -> GptConfig {
     let shape = GptShape {
         n_layer: 12,
@@ -33,11 +33,12 @@ fn plan_on(train: TrainConfig, total_bytes: u64, other_processes_bytes: u64, seg
         other_processes_bytes,
         context: Estimate::given(225 * MIB),
         torch: TorchVersion::RECORDED,
+        given_vocab_size: None,
     })
     .expect("no tensor is too large")
 }
 
-/// The message says all of it.
+/// Asserts that the message contains all parts.
 #[track_caller]
 fn check_says(oom: &Oom, parts: &[&str]) {
     for part in parts {
@@ -45,7 +46,7 @@ fn check_says(oom: &Oom, parts: &[&str]) {
     }
 }
 
-/// Sizes in messages have two decimals.
+/// Bytes of hundredths of GiB: sizes in messages have two decimals.
 fn hundredths_of_gib(hundredths: u64) -> u64 {
     hundredths * GIB / 100
 }
@@ -58,7 +59,7 @@ fn oom_at_batch_64(segments: SegmentKind) -> Oom {
 }
 
 #[test]
-fn batch_64_on_a_12_gb_card_fails_at_the_second_evaluation_batch() {
+fn batch_64_on_a_12_gb_gpu_fails_at_the_second_evaluation_batch() {
     let oom = oom_at_batch_64(SegmentKind::Native);
     assert_eq!(oom.phase, Phase::Eval);
     assert_eq!(oom.tensor, "logits");
@@ -70,8 +71,8 @@ fn batch_64_on_a_12_gb_card_fails_at_the_second_evaluation_batch() {
     );
 }
 
-/// The message does not say how its allocator was set up. With expandable segments, and the 225 MiB of context that were
-/// seen on such a card, every figure in it comes out.
+/// The message does not mention the allocator's configuration. With expandable segments and a context of 225 MiB, as
+/// observed on such a GPU, the simulation reproduces every figure.
 #[test]
 fn batch_64_prints_every_figure_with_expandable_segments() {
     check_says(
@@ -89,7 +90,7 @@ fn batch_64_prints_every_figure_with_expandable_segments() {
 #[test]
 fn batch_32_without_compile_fails_at_the_float32_copy_of_the_log_probabilities() {
     let train = TrainConfig { batch_size: 32, compile: false, attention: Attention::Math, ..TrainConfig::default() };
-    // The report does not say how large the card is; it fails there on all of these.
+    // The report does not mention the GPU's memory size; the run fails at this point on all of these.
     for total_gib in 15..=20 {
         let plan = plan_on(train.clone(), total_gib * GIB, 0, SegmentKind::Native);
         let oom = plan.oom.expect("the run fails");

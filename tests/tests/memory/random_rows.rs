@@ -1,8 +1,8 @@
-//! Eager runs of random shapes, recorded long enough for a later evaluation: event for event, and in every figure.
+//! Eager runs of random shapes, recorded up to a later evaluation: compared event by event, and in every figure.
 //!
-//! tests/golden/random has runs that the simulation was corrected against, and as many that were held out.
+//! tests/golden/random has runs on which the simulation was corrected, and an equal number of held-out runs.
 
-use headroom_shared::memory::allocator::SegmentKind;
+use headroom_planner::memory::allocator::SegmentKind;
 
 use crate::{
     event_list::{events_of, fingerprint, in_canonical_order, text},
@@ -13,16 +13,16 @@ use crate::{
 
 const SEEN: &str = "random/seen";
 const HELD_OUT: &str = "random/held_out";
-/// Runs of other random shapes, recorded by others with the same method.
+/// Runs of other random shapes, recorded independently with the same method.
 const LONG: &str = "truth/new_eager_sm89";
 
-/// The allocator's columns, with the kind of segments they are of.
+/// Columns of allocated memory with their kind of segments.
 const ALLOCATED: [(&str, SegmentKind); 2] =
     [("max_memory_allocated", SegmentKind::Native), ("max_memory_allocated_expandable", SegmentKind::Expandable)];
 const RESERVED: [(&str, SegmentKind); 2] =
     [("max_memory_reserved", SegmentKind::Native), ("max_memory_reserved_expandable", SegmentKind::Expandable)];
 
-/// Whether the simulation stores and frees the same tensors in the same order as the record.
+/// Whether the simulation allocates and frees the same tensors in the same order as the recording.
 fn has_recorded_events(row: &Row) -> bool {
     let events = in_canonical_order(&events_of(&row.program()));
     Some(fingerprint(&text(&events))) == row.bytes("fingerprint")

@@ -1,42 +1,51 @@
-//! Reads the recorded rows of tests/golden and makes runs of them.
+//! Reads the recorded rows of tests/golden and converts them to runs.
 
-use std::{collections::HashMap, path::PathBuf};
+use std::{
+    collections::{HashMap, HashSet},
+    path::PathBuf,
+};
 
-use headroom_shared::{
+use headroom_planner::{
     dtype::Dtype,
-    gpt::{GptConfig, GptShape},
+    gpt::{
+        GptConfig, GptShape,
+        tensors::{Tensor, TensorId},
+    },
     hardware::ComputeCapability,
     memory::{
         allocator::SegmentKind,
-        program::Program,
-        run::{Card, program},
+        context::GpuProperties,
+        program::{Action, Program},
+        schedule::program,
         simulate::{Outcome, simulate},
     },
     train_config::{Attention, Optimizer, TrainConfig},
 };
 
-/// The recorded files of eager runs.
+/// Recorded files of eager runs.
 pub const EAGER: [&str; 3] = ["truth/eager_sm89", "truth/eager_sm90", "truth/variants_eager_sm89"];
-/// The recorded files of compiled runs.
+/// Recorded files of compiled runs.
 pub const COMPILED: [&str; 3] = ["truth/compile_sm89", "truth/compile_sm90", "truth/variants_compile_sm89"];
 
 /// An RTX 4070.
-pub const SM89: Card = Card { compute_capability: ComputeCapability { major: 8, minor: 9 }, sm_count: 46 };
+pub const SM89: GpuProperties =
+    GpuProperties { compute_capability: ComputeCapability { major: 8, minor: 9 }, sm_count: 46 };
 /// An H100.
-pub const SM90: Card = Card { compute_capability: ComputeCapability { major: 9, minor: 0 }, sm_count: 132 };
+pub const SM90: GpuProperties =
+    GpuProperties { compute_capability: ComputeCapability { major: 9, minor: 0 }, sm_count: 132 };
 
-/// The card of a row by its name, with its multiprocessors.
+/// The GPU of a row by its name, with its number of multiprocessors.
 #[track_caller]
-fn card(name: &str) -> Card {
+fn gpu(name: &str) -> GpuProperties {
     let (major, minor, sm_count) = match name {
         "RTX 3060" => (8, 6, 28),
         "RTX 4090" => (8, 9, 128),
         "RTX 5090" => (12, 0, 170),
         "A100" => (8, 0, 108),
         "H100" => (9, 0, 132),
-        _ => panic!("{name} is not a card of a recorded run"),
+        _ => panic!("{name} is not a GPU of a recorded run"),
     };
-    Card { compute_capability: ComputeCapability { major, minor }, sm_count }
+    GpuProperties { compute_capability: ComputeCapability { major, minor }, sm_count }
 }
 
 /// A path under tests/golden.
@@ -47,12 +56,12 @@ pub fn golden(path: &str) -> PathBuf {
 /// One recorded run.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// Its file under tests/golden, without the ending.
+    /// File under tests/golden, without the extension.
     pub file: String,
     fields: HashMap<String, String>,
 }
 
-/// The rows of a file under tests/golden; at least one.
+/// The rows of a file under tests/golden; panics if there are none.
 #[track_caller]
 pub fn rows(file: &str) -> Vec<Row> {
     let mut reader = csv::Reader::from_path(golden(&format!("{file}.csv"))).expect("the recorded rows are there");
@@ -65,35 +74,35 @@ pub fn rows(file: &str) -> Vec<Row> {
 }
 
 impl Row {
-    /// Its name, unique in its file.
+    /// Name of the row, unique in its file.
     pub fn tag(&self) -> &str {
         self.text("tag")
     }
 
-    /// A column as it stands in the file.
+    /// Raw value of a column.
     #[track_caller]
     pub fn text(&self, column: &str) -> &str {
         self.fields.get(column).unwrap_or_else(|| panic!("{} has no column {column}", self.file))
     }
 
-    /// A column of bytes; `None` where the file lacks it or the field is empty.
+    /// A column of bytes; `None` if the file lacks the column or the field is empty.
     pub fn bytes(&self, column: &str) -> Option<u64> {
         self.fields.get(column)?.parse().ok()
     }
 
-    /// The row with a column falsified, for negative controls.
+    /// The row with a falsified column, for negative controls.
     pub fn with(mut self, column: &str, bytes: u64) -> Self {
         self.fields.insert(column.to_owned(), bytes.to_string());
         self
     }
 
-    /// Whether it ran `torch.compile`.
+    /// Whether the run used `torch.compile`.
     pub fn is_compiled(&self) -> bool {
         self.file.contains("compile")
     }
 
     fn count(&self, column: &str) -> u64 {
-        self.bytes(column).unwrap_or_else(|| panic!("{} of {} is no count", column, self.tag()))
+        self.bytes(column).unwrap_or_else(|| panic!("{} of {} is not a count", column, self.tag()))
     }
 
     fn is(&self, column: &str) -> bool {
@@ -104,8 +113,8 @@ impl Row {
         self.fields.get(column).is_some_and(|value| value == "False")
     }
 
-    /// What was run, on which card.
-    pub fn config(&self) -> (GptConfig, TrainConfig, Card) {
+    /// Model, training and GPU of the row.
+    pub fn config(&self) -> (GptConfig, TrainConfig, GpuProperties) {
         let shape = GptShape {
             n_layer: self.count("n_layer"),
             n_head: self.count("n_head"),
@@ -115,10 +124,10 @@ impl Row {
             dropout: self.fields["dropout"].parse().expect("dropout is a number"),
             bias: self.is("bias"),
         };
-        // Files of variants ran three iterations and evaluated again before the last; the others ran two, and rows
-        // that only evaluate ran three batches a split.
+        // Files of variants ran three iterations and evaluated again before the last. The others ran two iterations;
+        // rows that only evaluate ran three batches per split.
         let evaluates_again = self.fields.contains_key("later_eval_peak");
-        // Long recordings, whose columns say so, have 16 evaluation batches instead of four.
+        // Long recordings, recognised by their columns, have 16 evaluation batches instead of four.
         let is_long = self.fields.contains_key("max_memory_allocated_expandable");
         let eval_only = self.is("eval_only");
         let train = TrainConfig {
@@ -147,25 +156,48 @@ impl Row {
             del_train_logits: self.is("del_train_logits"),
             ..TrainConfig::default()
         };
-        let card = match self.fields.get("card") {
-            Some(name) => card(name),
+        let gpu = match self.fields.get("card") {
+            Some(name) => gpu(name),
             None if self.file.contains("sm90") => SM90,
-            None if is_long => card("RTX 4090"),
+            None if is_long => gpu("RTX 4090"),
             None => SM89,
         };
-        (GptConfig::new(shape).expect("a recorded shape"), train.check().expect("a recorded training"), card)
+        (GptConfig::new(shape).expect("a recorded shape"), train.check().expect("a recorded training"), gpu)
     }
 
-    /// The run's events.
+    /// The events of the run that the recorder sees.
     pub fn program(&self) -> Program {
-        let (gpt, train, card) = self.config();
-        program(&gpt, &train, card).expect("a recorded run is no larger than a plan is made for")
+        let (gpt, train, gpu) = self.config();
+        let program = program(&gpt, &train, gpu).expect("a recorded run is within the planner's limits");
+        if self.file.starts_with("random/") { program } else { without_efficient_scratch(program) }
     }
 
-    /// The run on a card without end.
+    /// Replays the run with unlimited memory.
     pub fn replay(&self, segments: SegmentKind) -> Outcome {
         simulate(&self.program(), segments, u64::MAX)
     }
+}
+
+/// A program without the scratch memory of memory-efficient attention's backward, which only the random rows record.
+pub fn without_efficient_scratch(mut program: Program) -> Program {
+    let is_scratch = |action| {
+        let Action::Alloc(stored, _) = action else { return false };
+        let TensorId { tensor, .. } = stored;
+        use Tensor::{EffCast, EffDelta, EffProducts, EffRowSums, EffWorkspace};
+        matches!(tensor, EffCast | EffProducts | EffRowSums | EffDelta | EffWorkspace)
+    };
+    for section in &mut program.sections {
+        let mut held = HashSet::new();
+        section.events.retain(|event| {
+            let slot = event.slot().index();
+            if event.action() == Action::Free {
+                !held.remove(&slot)
+            } else {
+                !is_scratch(event.action()) || !held.insert(slot)
+            }
+        });
+    }
+    program
 }
 
 /// A dtype by nanoGPT's name.
@@ -175,6 +207,6 @@ pub fn dtype(name: &str) -> Dtype {
         "bfloat16" => Dtype::Bfloat16,
         "float16" => Dtype::Float16,
         "float32" => Dtype::Float32,
-        _ => panic!("{name} is no dtype of a recorded run"),
+        _ => panic!("{name} is not a dtype of a recorded run"),
     }
 }

@@ -1,13 +1,13 @@
-//! axe-core looks at the page in light and dark, wide and narrow, fitting and failing.
+//! axe-core checks the page in light and dark, wide and narrow, fitting and failing.
 
 use crate::{
-    means::named,
+    environment::named,
     page::{LAPTOP, PHONE, Page, tell},
 };
 use serde::Deserialize;
 use std::fs;
 
-/// Counted under the name by which `cargo xtask test` knows that axe-core is missing.
+/// Skipped tests are counted under this name, from which `cargo xtask test` derives that axe-core is missing.
 const NAME: &str = "axe";
 
 #[derive(Debug, Deserialize)]
@@ -25,9 +25,9 @@ struct Node {
     failure_summary: Option<String>,
 }
 
-/// What axe-core finds serious or critical, in words.
+/// Returns axe-core's serious and critical findings, as text.
 pub async fn violations(page: &Page) -> Vec<String> {
-    // Nothing is fetched: stylesheets are the page's own.
+    // axe-core fetches nothing, as all stylesheets are the page's own.
     let found =
         page.promise("(await axe.run(document, { resultTypes: ['violations'], preload: false })).violations").await;
     let found: Vec<Violation> = serde_json::from_value(found).expect("axe-core's report");
@@ -63,7 +63,7 @@ fn axe_finds_nothing_serious() {
             }
         }
         assert!(all.is_empty(), "{}", all.join("\n"));
-        // It does look: a picture without words and a grey on grey are found.
+        // The check detects an input without a label and a low contrast.
         page.script(
             "document.querySelector('main').append(document.createElement('input'));
              document.querySelector('#verdict-detail').style.cssText = 'color: #777; background: #666'",

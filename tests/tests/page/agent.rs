@@ -1,7 +1,7 @@
-//! A stand-in for the agent: the page's files, a socket that says what a test tells it to, and answers to requests. What
-//! it says are the protocol's golden messages.
+//! A fake agent. It serves the page's files, answers REST requests and sends WebSocket messages that a test scripts.
+//! The messages are the protocol's golden messages.
 
-use headroom_shared::protocol::{Telemetry, run::Training};
+use headroom_protocol::{Telemetry, run::Training};
 use serde_json::{Value, json};
 use std::{
     collections::BTreeMap,
@@ -15,74 +15,74 @@ use std::{
 };
 use tungstenite::{Message, WebSocket, accept};
 
-/// The token that it takes.
+/// The access token that the fake agent accepts.
 pub const TOKEN: &str = "0000000000000000000000000000000000000000000000000000000000000000";
-/// The one-use code.
+/// The one-time pairing code.
 pub const CODE: &str = "one-use";
-/// As the agent's own pages have it.
+/// The `Content-Security-Policy` header of the agent's own pages.
 const POLICY: &str = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; connect-src 'self'; \
     img-src 'self' data:; manifest-src 'self'; base-uri 'self'; form-action 'none'; frame-ancestors 'none'";
-/// How often a socket looks for something to say.
+/// Interval at which a socket polls for messages to send.
 const TICK: Duration = Duration::from_millis(20);
 
-/// The agent.
+/// A fake agent. A clone is a handle to the same agent.
 #[derive(Clone)]
 pub struct Agent {
-    /// Its address, ending in a slash.
+    /// The agent's base URL, with a trailing slash.
     pub address: String,
     script: Arc<Mutex<Script>>,
 }
 
-/// What it does.
+/// The scripted behaviour and the recorded requests.
 struct Script {
     dist: PathBuf,
-    /// What a greeting is answered by.
+    /// The messages that are sent in reply to a `hello`.
     answers: Vec<Value>,
-    /// Everything said since, to whoever is there; a socket knows how far it is.
+    /// All messages since the last restart. Each socket keeps its own position in this list.
     said: Vec<Value>,
-    /// Sockets of an earlier age close.
+    /// The restart count. Sockets of an earlier count close.
     age: u64,
-    /// Whether sockets are taken at all.
+    /// Whether WebSocket connections are accepted.
     is_up: bool,
-    /// Whether telemetry is sent ten times a second.
+    /// Whether telemetry is sent ten times per second.
     is_feeding: bool,
     hellos: Vec<Value>,
-    /// Method, path and body of each request.
+    /// Method with path, and body, of each request.
     requests: Vec<(String, String)>,
-    /// Answers by the beginning of method and path; the longest that fits counts.
+    /// Responses by prefix of method and path. The longest matching prefix applies.
     rest: BTreeMap<String, (u16, Value)>,
-    /// What is set, and how often it was: that is its tag.
+    /// The settings, and how often they changed. The count is the ETag.
     settings: (Value, u64),
     checkpoint: Checkpoint,
 }
 
-/// The checkpoint of every run, and what happens to those who fetch it.
+/// The checkpoint of every run, and the faults that its downloads meet.
 #[derive(Default)]
 struct Checkpoint {
-    /// Its bytes; none where there is none.
+    /// The file's bytes, or `None` if no checkpoint exists.
     file: Option<Vec<u8>>,
-    /// How often another took its place: that is its tag.
+    /// How often the checkpoint was replaced. The count is the ETag.
     age: u64,
-    /// Answers that are yet to be given before a newer one takes its place.
+    /// The number of parts to serve before a newer checkpoint replaces this one, and the newer checkpoint's bytes.
     until_replaced: Option<(u64, Vec<u8>)>,
-    /// Answers that are yet to break off.
+    /// The number of further partial responses to cut off before their last byte.
     n_broken: u64,
-    /// What is said to who has a token that is not good for it any more.
+    /// Whether downloads are refused although the token is valid.
     is_closed: bool,
 }
 
-/// A golden message.
+/// Reads a golden message by its file name.
 pub fn golden(name: &str) -> Value {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/protocol").join(name);
     serde_json::from_str(&fs::read_to_string(&path).expect("a golden message")).expect("JSON")
 }
 
-/// Now, as the agent counts.
+/// Returns the current time in milliseconds since the Unix epoch.
 pub fn now_ms() -> u64 {
     u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_millis()).expect("in range")
 }
 
-/// What may be started.
+/// Returns the options for starting a run: configs, data sets and devices.
 pub fn training() -> Value {
     let training = json!({
         "configs": [{ "name": "tiny" }, { "name": "gpt2", "dataset": "owt", "max_iters": 5000 }],
@@ -93,14 +93,14 @@ pub fn training() -> Value {
     training
 }
 
-/// The golden greeting, at this moment.
+/// Returns the golden `hello` message with the current time.
 pub fn hello() -> Value {
     let mut hello = golden("hello.json");
     hello["time_ms"] = json!(now_ms());
     hello
 }
 
-/// The golden readings at this moment, with that utilisation.
+/// Returns the golden telemetry with the current time and the given GPU utilisation in percent.
 pub fn telemetry(seq: u64, utilization: u64) -> Value {
     let mut telemetry = golden("telemetry.json");
     (telemetry["seq"], telemetry["time_ms"]) = (json!(seq), json!(now_ms()));
@@ -110,7 +110,7 @@ pub fn telemetry(seq: u64, utilization: u64) -> Value {
 }
 
 impl Agent {
-    /// Serves until the process ends.
+    /// Starts the fake agent, which serves the files in `dist` until the process ends.
     pub fn start(dist: &Path) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = format!("http://{}/", listener.local_addr().expect("bound"));
@@ -153,85 +153,85 @@ impl Agent {
         self.script.lock().expect("no panic")
     }
 
-    /// What greetings are answered by from now on.
+    /// Sets the messages that are sent in reply to a `hello`.
     pub fn answer(&self, answers: Vec<Value>) {
         self.script().answers = answers;
     }
 
-    /// Says something to every page that is there.
+    /// Sends a message to every connected page.
     pub fn say(&self, message: Value) {
         self.script().said.push(message);
     }
 
-    /// What another device sets. Whoever is there is told with an event of that number.
+    /// Changes the settings as another device would, and sends the event with this number to every connected page.
     pub fn set_elsewhere(&self, event: u64, settings: Value) {
         let mut script = self.script();
         script.settings = (settings, script.settings.1 + 1);
         script.said.push(json!({ "type": "event", "id": event, "time_ms": 1, "what": { "kind": "settings_changed" } }));
     }
 
-    /// What is set.
+    /// Returns the current settings.
     pub fn settings(&self) -> Value {
         self.script().settings.0.clone()
     }
 
-    /// Sends telemetry from now on, or does not.
+    /// Turns telemetry on or off.
     pub fn feed(&self, is_feeding: bool) {
         self.script().is_feeding = is_feeding;
     }
 
-    /// Closes every socket, and takes none or new ones.
+    /// Closes every socket. New connections are accepted only if `is_up`.
     pub fn restart(&self, is_up: bool) {
         let mut script = self.script();
         (script.age, script.is_up) = (script.age + 1, is_up);
         script.said.clear();
     }
 
-    /// Answers requests that begin so by this from now on.
+    /// Sets the response to requests whose method and path begin with `asked`.
     pub fn answer_rest(&self, asked: &str, status: u16, body: Value) {
         self.script().rest.insert(asked.to_owned(), (status, body));
     }
 
-    /// Puts a checkpoint in the place of the one before.
+    /// Replaces the checkpoint.
     pub fn save(&self, checkpoint: &[u8]) {
         self.script().checkpoint.save(checkpoint.to_vec());
     }
 
-    /// Puts one in its place once so many parts were answered.
+    /// Replaces the checkpoint after `n_parts` more requests for parts.
     pub fn save_after(&self, n_parts: u64, checkpoint: &[u8]) {
         self.script().checkpoint.until_replaced = Some((n_parts, checkpoint.to_vec()));
     }
 
-    /// So many answers with a part break off in their middle.
+    /// Cuts off the next `n_parts` partial responses before their last byte.
     pub fn break_parts(&self, n_parts: u64) {
         self.script().checkpoint.n_broken = n_parts;
     }
 
-    /// Lets nobody have the checkpoint, or everybody who is paired.
+    /// Refuses all checkpoint downloads, or permits them to paired browsers.
     pub fn close_checkpoint(&self, is_closed: bool) {
         self.script().checkpoint.is_closed = is_closed;
     }
 
-    /// Answers no request that an agent would.
+    /// Stops answering the requests that only an agent answers.
     pub fn be_none(&self) {
         let mut script = self.script();
         script.rest.clear();
         script.is_up = false;
     }
 
-    /// Every greeting so far.
+    /// Returns every `hello` received so far.
     pub fn hellos(&self) -> Vec<Value> {
         self.script().hellos.clone()
     }
 
-    /// Bodies of the requests to a path, with their method.
+    /// Returns the bodies of the requests to a path. `path` begins with the method.
     pub fn requests(&self, path: &str) -> Vec<String> {
         self.script().requests.iter().filter(|request| request.0.starts_with(path)).map(|r| r.1.clone()).collect()
     }
 
     fn connected(&self, stream: TcpStream) {
         let mut head = vec![0; 16 * 1024];
-        // The head stays where it is, for whoever answers to read.
+        // Peeking leaves the head in the socket for the handler to read.
         let Ok(n) = stream.peek(&mut head) else { return };
         let head = String::from_utf8_lossy(&head[..n]).into_owned();
         if !head.starts_with("GET /ws") {
@@ -325,7 +325,7 @@ impl Script {
         }
         match self.rest.iter().rev().find(|(beginning, _)| asked.starts_with(*beginning)) {
             None => answer(404, "text/plain", b""),
-            // What can be asked is no secret, and how a page sees that there is an agent.
+            // The API description is public. The page uses it to detect an agent.
             Some((_, (status, body))) if path == "/api/openapi.json" => json(*status, body),
             Some(_) if !is_known => json(401, &json!({ "code": "bad_token", "message": "A token is missing." })),
             Some(_) if path == "/api/settings" => self.answer_settings(asked, body, condition),
@@ -333,7 +333,8 @@ impl Script {
         }
     }
 
-    /// As the agent, of which parts alone are asked: a part of another checkpoint than the one that is named is refused.
+    /// Serves a part of the checkpoint, as the agent does. Only range requests are supported. A request that names an
+    /// outdated checkpoint is refused.
     fn answer_part(&mut self, asked: &str, is_known: bool, range: Option<&str>, condition: Option<&str>) -> Vec<u8> {
         self.requests.push((asked.to_owned(), range.unwrap_or_default().to_owned()));
         let refused = |status, code, message| {
@@ -372,7 +373,7 @@ impl Script {
         part
     }
 
-    /// As the agent: a change names what it changes.
+    /// Reads or changes the settings, as the agent does. A change must name the version that it changes.
     fn answer_settings(&mut self, asked: &str, body: &str, condition: Option<&str>) -> Vec<u8> {
         let tag = |script: &Self| format!("\"{}\"", script.settings.1);
         if asked.starts_with("PUT") {

@@ -1,10 +1,10 @@
-//! The time of one plan in the page as it is shipped: printed, and judged by who reads it, as machines differ.
+//! The time of one plan on the shipped page. It is printed without a bound, as machines differ.
 
 use crate::page::{Page, tell};
 
 const RUNS: u32 = 100;
 
-/// Mean milliseconds, after as many runs that are not counted as a browser takes to compile what is hot.
+/// Returns the mean milliseconds per run, after uncounted runs in which the browser compiles hot code.
 async fn mean_millis(page: &Page, hook: &str) -> f64 {
     let call = format!(
         "{{ const names = document.querySelector('script[data-wasm]').dataset;
@@ -22,7 +22,7 @@ fn bench_of_a_plan_in_the_browser() {
             page.open(&format!("1&batch_size=4{shape}&gpu=H100")).await;
             for hook in ["bench_plan", "bench_keystroke"] {
                 let millis = mean_millis(page, hook).await;
-                // Not a number: it planned nothing.
+                // A NaN would mean that nothing was planned.
                 assert!(millis.is_finite() && millis > 0.0, "{hook} of {model}: {millis}");
                 let line = serde_json::json!({
                     "bench": hook, "model": model, "layers": layers, "mean_ms": millis, "runs": RUNS,

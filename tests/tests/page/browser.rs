@@ -1,6 +1,6 @@
-//! A headless Chromium of its own for each test, gone with it whatever happens.
+//! A headless Chromium for each test, which always ends with the test.
 
-use crate::means::Means;
+use crate::environment::Means;
 use serde_json::Value;
 use std::{
     io::{BufRead, BufReader, Read, Write},
@@ -10,8 +10,8 @@ use std::{
 };
 use thirtyfour::{ChromiumLikeCapabilities, DesiredCapabilities, LoggingPrefsLogLevel, WebDriver};
 
-/// No sandbox: in a container there is rarely one to be had, and the only page opened is ours. One process for the frames
-/// of all sites: the log holds no requests of a frame that has a process of its own.
+/// Chromium's flags. A sandbox is rarely available in a container, and only Headroom's pages are opened. All sites'
+/// frames share one process, because the log lacks the requests of a frame in another process.
 const FLAGS: [&str; 9] = [
     "--headless=new",
     "--no-sandbox",
@@ -23,19 +23,21 @@ const FLAGS: [&str; 9] = [
     "--disable-component-update",
     "--disable-sync",
 ];
-/// A browser that does not go by itself within this is killed.
+/// Attempts to start ChromeDriver.
+const START_ATTEMPTS: u32 = 5;
+/// Timeout after which the browser is killed.
 const SHUTDOWN_MAX: Duration = Duration::from_secs(10);
 
-/// The browser. The session is before the driver, as fields are dropped in order.
+/// A browser session. `driver` is declared before `_chromedriver`, as fields are dropped in order.
 #[derive(Debug)]
 pub struct Browser {
-    /// The session.
+    /// The WebDriver session.
     pub driver: WebDriver,
     _chromedriver: Chromedriver,
 }
 
 impl Browser {
-    /// Starts one with a new, empty profile, and these flags besides.
+    /// Starts a browser with a new, empty profile and additional flags.
     pub async fn start(means: &Means, flags: &[&str]) -> Self {
         let chromedriver = Chromedriver::start(means);
         let mut wanted = DesiredCapabilities::chrome();
@@ -43,7 +45,7 @@ impl Browser {
         for flag in FLAGS.iter().chain(flags) {
             wanted.add_arg(flag).expect("a flag");
         }
-        // "performance" holds every request that a page makes, whichever of its windows makes it.
+        // The "performance" log holds every request of a page, from each of its windows.
         for log in ["browser", "performance"] {
             wanted.set_logging_prefs(log, LoggingPrefsLogLevel::All).expect("a log");
         }
@@ -52,15 +54,15 @@ impl Browser {
         Self { driver, _chromedriver: chromedriver }
     }
 
-    /// What a page wrote into its console since the last call, and what the browser has against it.
+    /// Returns the console messages and the browser's own complaints since the last call.
     pub async fn console(&self) -> Vec<String> {
         let entries = self.driver.browser_log().await.expect("a log");
-        // The browser writes that one itself wherever WebGPU finds no GPU, whatever the page makes of it.
+        // The browser logs this itself if WebGPU finds no GPU, even if the page handles it.
         let entries = entries.into_iter().filter(|entry| !entry.message.ends_with("No available adapters."));
         entries.map(|entry| format!("{}: {}", entry.level, entry.message)).collect()
     }
 
-    /// Every address that was asked for since the last call.
+    /// Returns every address requested since the last call.
     pub async fn requests(&self) -> Vec<String> {
         let entries = self.driver.get_log("performance").await.expect("a log");
         let events = entries.iter().filter_map(|entry| serde_json::from_str::<Value>(&entry.message).ok());
@@ -76,16 +78,29 @@ struct Chromedriver {
 }
 
 impl Chromedriver {
+    /// Starts ChromeDriver on a free port.
+    ///
+    /// With `--port=0`, ChromeDriver takes a free IPv4 port and exits if another process has that port on IPv6
+    /// ("IPv6 port not available"). A new attempt takes another port.
     fn start(means: &Means) -> Self {
-        let mut command = Command::new(&means.chromedriver);
-        command.arg("--port=0").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut process = command.spawn().expect("chromedriver runs");
-        let lines = BufReader::new(process.stdout.take().expect("piped")).lines();
-        let port = lines.map_while(Result::ok).find_map(|line| port_in(&line));
-        Self { process, port: port.expect("chromedriver prints its port") }
+        let mut printed = String::new();
+        for _ in 0..START_ATTEMPTS {
+            let mut command = Command::new(&means.chromedriver);
+            command.arg("--port=0").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+            let mut process = command.spawn().expect("chromedriver runs");
+            for line in BufReader::new(process.stdout.take().expect("piped")).lines().map_while(Result::ok) {
+                if let Some(port) = port_in(&line) {
+                    return Self { process, port };
+                }
+                printed += &format!("{line}\n");
+            }
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+        panic!("chromedriver does not start in {START_ATTEMPTS} attempts: {printed}")
     }
 
-    /// Asks it to close its browser and itself, which killing it would leave running.
+    /// Requests a shutdown. Killing ChromeDriver would leave its browser running.
     fn shut_down(&self) -> std::io::Result<()> {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port))?;
         stream.set_read_timeout(Some(SHUTDOWN_MAX))?;
@@ -102,7 +117,7 @@ impl Drop for Chromedriver {
     }
 }
 
-/// "ChromeDriver was started successfully on port 41234."
+/// Parses the port of a line such as "ChromeDriver was started successfully on port 41234."
 fn port_in(line: &str) -> Option<u16> {
     line.split_once("successfully on port ")?.1.trim_end_matches('.').parse().ok()
 }

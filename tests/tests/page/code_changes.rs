@@ -1,9 +1,9 @@
-//! A fix that needs a change to nanoGPT's code: named in the verdict, the config, the command, the link and the card,
+//! A fix that needs a change to nanoGPT's code. The verdict, the config, the command, the link and its panel name it
 //! until it is undone.
 
 use crate::page::{PHONE, Page, tell};
 
-/// Does not fit as it is. Chunked cross-entropy is among the fixes that suffice.
+/// A run that does not fit. Chunked cross-entropy is among the fixes that suffice.
 const RUN: &str = "1&batch_size=16&gpu=RTX%204070&others=2GiB";
 const CHANGES: &str = "document.querySelector('[data-testid=code-changes]')";
 const NEEDS: &str = "needs 1 change to model.py: chunked cross-entropy";
@@ -28,8 +28,8 @@ fn a_fix_that_needs_code_is_named_wherever_the_run_goes() {
         apply_chunked_loss(page).await;
         let verdict = page.text("#verdict").await;
         assert!(verdict.contains("with 1 change to model.py: "), "{verdict}");
-        let card = page.text("[data-testid=code-changes]").await;
-        assert!(card.starts_with("You still have to") && card.contains("chunked cross-entropy"), "{card}");
+        let gpu = page.text("[data-testid=code-changes]").await;
+        assert!(gpu.starts_with("You still have to") && gpu.contains("chunked cross-entropy"), "{gpu}");
 
         let patch = copied(page, "copy-patch").await;
         assert!(patch.starts_with("--- a/model.py\n+++ b/model.py\n@@ -185,4 "), "{patch}");
@@ -48,7 +48,7 @@ fn a_fix_that_needs_code_is_named_wherever_the_run_goes() {
         assert!(forum.contains("with 1 change to model.py: "), "{forum}");
         assert!(forum.contains("| needs | 1 change to model.py: chunked cross-entropy |"), "{forum}");
 
-        // The link opens to the same, and the same change.
+        // The link opens the same run with the same change.
         let link = copied(page, "copy-link").await;
         page.browser.driver.goto("about:blank").await.expect("a page");
         page.open_link(&link).await;
@@ -61,6 +61,94 @@ fn a_fix_that_needs_code_is_named_wherever_the_run_goes() {
         page.until("the run does not fit", "document.querySelector('#verdict').dataset.fits === 'false'").await;
         assert!(page.value::<bool>(&format!("{CHANGES} === null")).await);
         assert!(page.text("#verdict").await.starts_with("Does not fit: "));
+        let config: String = page.value("document.querySelector('#config').value").await;
+        assert!(!config.contains("headroom"), "{config}");
+    });
+}
+
+#[test]
+fn code_change_is_in_sight_after_its_fix() {
+    tell("code_change_is_in_sight_after_its_fix", async |page| {
+        // The points of the panel's first line that nothing covers and the window shows.
+        let in_sight = format!(
+            "(() => {{
+                const box = {CHANGES}?.getBoundingClientRect();
+                return !!box && [0.1, 0.5, 0.9].every((x) => {{
+                    const at = document.elementFromPoint(box.left + box.width * x, box.top + 20);
+                    return at !== null && {CHANGES}.contains(at);
+                }});
+            }})()"
+        );
+        for size in [(1280, 900), (1280, 720), (1024, 768), (800, 900), PHONE] {
+            page.resize(size).await;
+            apply_chunked_loss(page).await;
+            page.until(&format!("{size:?} shows the change"), &in_sight).await;
+            let focus: String = page.value("document.activeElement.id").await;
+            assert_eq!(focus, "verdict", "{size:?}");
+        }
+    });
+}
+
+#[test]
+fn given_vocabulary_is_named_wherever_the_run_goes() {
+    tell("given_vocabulary_is_named_wherever_the_run_goes", async |page| {
+        const COMMENT: &str = "# headroom (data): vocab_size = 65\n";
+        page.open("1&gpu=RTX%204070").await;
+        page.paste("#config", "batch_size = 4\nvocab_size = 65\n").await;
+        page.until("the panel is there", CHANGES).await;
+        let verdict = page.text("#verdict").await;
+        assert!(verdict.starts_with("Fits with a vocabulary of 65: "), "{verdict}");
+        let panel = page.text("[data-testid=code-changes]").await;
+        assert!(panel.contains("The plan assumes a vocabulary of 65.") && panel.contains("meta.pkl"), "{panel}");
+        let forum = copied(page, "copy-card").await;
+        assert!(forum.contains("| needs | a vocabulary of 65 |"), "{forum}");
+        assert_eq!(copied(page, "copy-command").await, format!("{COMMENT}python train.py --batch_size=4"));
+        let link = copied(page, "copy-link").await;
+        page.browser.driver.goto("about:blank").await.expect("a page");
+        page.open_link(&link).await;
+        assert_eq!(page.text("#verdict").await, verdict);
+
+        // The command has the vocabulary in a comment, which the form edits.
+        page.paste("#config", &format!("{COMMENT}python train.py --batch_size=4")).await;
+        page.until("it is read", "document.querySelector('#vocab_size').value === '65'").await;
+        assert_eq!(page.text("#verdict").await, verdict);
+        page.fill("#vocab_size", "66").await;
+        let config = "document.querySelector('#config').value";
+        let edited = "# headroom (data): vocab_size = 66\\npython train.py --batch_size=4";
+        page.until("the comment follows", &format!("{config} === '{edited}'")).await;
+        page.click("[data-testid=code-changes] li button").await;
+        page.until("the vocabulary is nanoGPT's", "document.querySelector('#vocab_size').value === '50304'").await;
+        assert_eq!(page.value::<String>(config).await, "python train.py --batch_size=4");
+        assert!(page.value::<bool>(&format!("{CHANGES} === null")).await);
+    });
+}
+
+#[test]
+fn variable_of_expandable_segments_is_named_wherever_the_run_goes() {
+    tell("variable_of_expandable_segments_is_named_wherever_the_run_goes", async |page| {
+        const VARIABLE: &str = "PYTORCH_ALLOC_CONF=expandable_segments:True";
+        page.open("1&batch_size=8&gpu=RTX%204070&expandable=1").await;
+        page.until("the panel is there", CHANGES).await;
+        let verdict = page.text("#verdict").await;
+        assert!(verdict.starts_with("Fits with expandable_segments: "), "{verdict}");
+        let panel = page.text("[data-testid=code-changes]").await;
+        assert!(panel.starts_with("You still have to") && panel.contains(VARIABLE), "{panel}");
+        assert_eq!(copied(page, "copy-variable").await, format!("export {VARIABLE}\n"));
+        let comment = format!("# headroom (env): needs {VARIABLE}\n");
+        let config = copied(page, "copy-config").await;
+        assert!(config.starts_with(&comment), "{config}");
+        let command = copied(page, "copy-command").await;
+        assert!(command.starts_with(&format!("{VARIABLE} python train.py")), "{command}");
+        let forum = copied(page, "copy-card").await;
+        assert!(forum.contains(&format!("| needs | {VARIABLE} |")), "{forum}");
+        let link = copied(page, "copy-link").await;
+        page.browser.driver.goto("about:blank").await.expect("a page");
+        page.open_link(&link).await;
+        page.until("the variable is still to be set", CHANGES).await;
+        assert_eq!(page.text("#verdict").await, verdict);
+        page.click("[data-testid=code-changes] li button").await;
+        page.until("the panel is gone", &format!("{CHANGES} === null")).await;
+        assert!(page.text("#verdict").await.starts_with("Fits: "));
         let config: String = page.value("document.querySelector('#config').value").await;
         assert!(!config.contains("headroom"), "{config}");
     });

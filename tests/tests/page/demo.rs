@@ -1,4 +1,4 @@
-//! The page where a GPT runs, on both backends: Chromium's WebGPU on its software adapter, and WebAssembly.
+//! The demo page on both backends: WebGPU on Chromium's software adapter, and WebAssembly.
 
 mod files;
 
@@ -12,20 +12,21 @@ use serde_json::json;
 
 use crate::{
     accessible::violations,
-    means::named,
+    environment::named,
     page::{LAPTOP, PHONE, Page, tell_with},
 };
 use files::sparse_model;
 
-/// Chromium's own software adapter, so that WebGPU is tested wherever the tests run.
+/// Flags that select Chromium's software adapter, so that WebGPU can be tested on any machine.
 const WEBGPU: [&str; 2] = ["--enable-unsafe-webgpu", "--use-webgpu-adapter=swiftshader"];
 
-const READY: &str = "!document.querySelector('#write')?.disabled";
+/// True once the form is drawn and a model is loaded.
+const READY: &str = "document.querySelector('#write')?.disabled === false";
 const FAILED: &str = "document.querySelector('[data-testid=failure]')";
 
 fn shipped() -> PathBuf {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../web/demo/stories.safetensors");
-    // WebDriver takes no path with dots in it.
+    // WebDriver rejects a path with dots.
     file.canonicalize().expect("the model that ships")
 }
 
@@ -34,7 +35,7 @@ async fn open(page: &Page) {
     page.until("the model is loaded", READY).await;
 }
 
-/// Tells a story of the demo, in a browser with these flags.
+/// Runs `story` on the demo page in a browser with these flags.
 fn demo(test: &str, flags: &[&str], story: impl AsyncFnOnce(&Page)) {
     tell_with(test, flags, async |page| {
         open(page).await;
@@ -42,7 +43,7 @@ fn demo(test: &str, flags: &[&str], story: impl AsyncFnOnce(&Page)) {
     });
 }
 
-/// Sets what a text is written by, presses the button, and gives what stands there in the end, the prompt included.
+/// Fills in the form, presses the button, and returns the final text including the prompt.
 async fn write(page: &Page, prompt: &str, seed: u64, n_tokens: u32) -> String {
     for (id, value) in [("prompt", prompt), ("seed", &seed.to_string()), ("n-tokens", &n_tokens.to_string())] {
         page.fill(&format!("#{id}"), value).await;
@@ -52,7 +53,7 @@ async fn write(page: &Page, prompt: &str, seed: u64, n_tokens: u32) -> String {
     page.value("document.querySelector('#tokens').textContent").await
 }
 
-/// Chooses a way to run it, and waits until it does.
+/// Chooses a backend and waits until the model runs on it.
 async fn run_on(page: &Page, way: &str, said: &str) {
     page.click(&format!("#way-{way}")).await;
     let runs = format!("{READY} && document.querySelector('[data-testid=backend]').textContent.includes({said:?})");
@@ -75,7 +76,7 @@ fn scratch(test: &str) -> PathBuf {
 #[test]
 fn both_backends_write_what_the_command_line_writes() {
     const PROMPT: &str = "Mia had a red ball.";
-    // Beyond the context of 128 characters, where every token moves all others.
+    // The text exceeds the context of 128 characters. From there on every token shifts all others.
     const N_TOKENS: u32 = 125;
     demo("both_backends_write_what_the_command_line_writes", &WEBGPU, async |page| {
         let mut command = Command::new(&page.headroom);
@@ -142,14 +143,14 @@ fn a_text_can_be_stopped_and_the_page_stays_awake() {
 #[test]
 fn another_pace_takes_effect_at_once() {
     demo("another_pace_takes_effect_at_once", &[], async |page| {
-        // Slowly they would take a minute, which is longer than anything is waited for.
+        // At the slow pace this takes a minute, which exceeds every timeout.
         page.fill("#n-tokens", "400").await;
         page.click("#slowly").await;
         page.click("#write").await;
         page.until("it writes", "document.querySelector('#tokens').children.length > 18").await;
         page.click("#slowly").await;
         page.until("the text ends", "document.querySelector('[data-testid=ended]').textContent !== ''").await;
-        // And the other way round.
+        // From the fast to the slow pace.
         page.fill("#n-tokens", "2000").await;
         page.click("#write").await;
         page.until("it writes", "document.querySelector('#write').textContent === 'Stop'").await;
@@ -173,7 +174,7 @@ fn without_webgpu_the_cpu_writes_and_the_page_says_why() {
             let closed: bool = page.value(&format!("document.querySelector('#way-{way}').disabled")).await;
             assert_eq!(closed, is_closed, "{way}");
         }
-        // Arrow keys go past what is closed, and the focus stays where they went.
+        // Arrow keys skip disabled options, and keep the focus on the chosen one.
         page.script("document.querySelector('#way-best').focus()").await;
         page.press(thirtyfour::Key::Down).await;
         page.until("the CPU was chosen", "document.querySelector('#way-cpu').checked").await;
@@ -188,33 +189,34 @@ fn without_webgpu_the_cpu_writes_and_the_page_says_why() {
 }
 
 #[test]
-fn a_number_that_is_none_is_told_and_not_taken() {
-    demo("a_number_that_is_none_is_told_and_not_taken", &[], async |page| {
+fn invalid_number_is_reported_and_ignored() {
+    demo("invalid_number_is_reported_and_ignored", &[], async |page| {
         for (id, typed) in [("temperature", "abc"), ("top-k", "x"), ("seed", "1e3"), ("n-tokens", "5000")] {
             page.fill(&format!("#{id}"), typed).await;
-            let told = format!("document.querySelector('#{id}').ariaInvalid === 'true'");
-            page.until(&format!("{id} is told"), &told).await;
+            let is_invalid = format!("document.querySelector('#{id}').ariaInvalid === 'true'");
+            page.until(&format!("{id} is reported"), &is_invalid).await;
             assert_eq!(page.value::<String>(&format!("document.querySelector('#{id}').value")).await, typed);
         }
         page.fill("#temperature", "0,5").await;
-        page.until("a comma is a point", "document.querySelector('#temperature').ariaInvalid !== 'true'").await;
+        page.until("a decimal comma is accepted", "document.querySelector('#temperature').ariaInvalid !== 'true'")
+            .await;
     });
 }
 
 #[test]
-fn a_prompt_of_unknown_characters_is_told_and_kept() {
-    demo("a_prompt_of_unknown_characters_is_told_and_kept", &[], async |page| {
+fn a_prompt_of_unknown_characters_is_reported_and_kept() {
+    demo("a_prompt_of_unknown_characters_is_reported_and_kept", &[], async |page| {
         page.fill("#prompt", "Ein schöner Tag").await;
         page.click("#write").await;
-        page.until("it is told", "document.querySelector('#prompt-fault').textContent.includes('ö')").await;
+        page.until("it is reported", "document.querySelector('#prompt-fault').textContent.includes('ö')").await;
         assert_eq!(page.value::<String>("document.querySelector('#prompt').value").await, "Ein schöner Tag");
         assert!(write(page, "A fine day", 1, 20).await.starts_with("A fine day"));
     });
 }
 
 #[test]
-fn a_prompt_beyond_the_context_is_told_and_holds_nothing_up() {
-    demo("a_prompt_beyond_the_context_is_told_and_holds_nothing_up", &[], async |page| {
+fn prompt_beyond_context_is_reported_and_does_not_block() {
+    demo("prompt_beyond_context_is_reported_and_does_not_block", &[], async |page| {
         let long = "Once upon a time there was a cat. ".repeat(3_000);
         page.script(&format!(
             "const prompt = document.querySelector('#prompt'); prompt.value = {long:?};
@@ -224,14 +226,15 @@ fn a_prompt_beyond_the_context_is_told_and_holds_nothing_up() {
         page.fill("#n-tokens", "20").await;
         page.click("#write").await;
         page.until("the text ends", "document.querySelector('[data-testid=ended]').textContent !== ''").await;
-        let told = page.text("[data-testid=cut]").await;
-        assert!(told.contains("102,000 tokens") && told.contains("last 128"), "{told}");
+        let notice = page.text("[data-testid=cut]").await;
+        assert!(notice.contains("102,000 tokens") && notice.contains("last 128"), "{notice}");
         let spans: u64 = page.value("document.querySelector('#tokens').children.length").await;
         assert_eq!(spans, 128 + 20);
+        page.click("[data-testid=prompt-long] button").await;
         write(page, "Once", 1, 20).await;
         assert!(
             page.value::<bool>("document.querySelector('[data-testid=cut]') === null").await,
-            "a short one is seen whole"
+            "a short text is shown whole"
         );
     });
 }
@@ -281,30 +284,30 @@ fn another_language_keeps_what_was_set_and_names_what_cannot_be_kept() {
 }
 
 #[test]
-fn a_gpu_that_is_lost_is_told_and_the_cpu_goes_on() {
-    demo("a_gpu_that_is_lost_is_told_and_the_cpu_goes_on", &WEBGPU, async |page| {
+fn a_gpu_that_is_lost_is_reported_and_the_cpu_goes_on() {
+    demo("a_gpu_that_is_lost_is_reported_and_the_cpu_goes_on", &WEBGPU, async |page| {
         run_on(page, "webgpu", "WebGPU").await;
         page.click("#slowly").await;
         page.click("#write").await;
         page.until("it writes", "document.querySelector('#tokens').children.length > 18").await;
         page.cdp("Browser.crashGpuProcess", json!({})).await;
-        page.until("the loss is told", FAILED).await;
-        let told = page.text("[data-testid=failure]").await;
-        assert!(told.contains("GPU"), "{told}");
+        page.until("the loss is reported", FAILED).await;
+        let notice = page.text("[data-testid=failure]").await;
+        assert!(notice.contains("GPU"), "{notice}");
         page.click("[data-testid=failure] .button").await;
         page.until("the CPU is there", READY).await;
         assert!(page.text("[data-testid=backend]").await.contains("WebAssembly"));
-        // What the browser itself says of the crash is not the page's fault.
+        // The browser's own message about the crash is expected.
         page.browser.console().await;
     });
 }
 
 #[test]
-fn a_gpu_that_is_lost_while_nothing_is_written_is_told_at_once() {
-    demo("a_gpu_that_is_lost_while_nothing_is_written_is_told_at_once", &WEBGPU, async |page| {
+fn a_gpu_that_is_lost_while_nothing_is_written_is_reported_at_once() {
+    demo("a_gpu_that_is_lost_while_nothing_is_written_is_reported_at_once", &WEBGPU, async |page| {
         run_on(page, "webgpu", "WebGPU").await;
         page.cdp("Browser.crashGpuProcess", json!({})).await;
-        page.until("the loss is told", FAILED).await;
+        page.until("the loss is reported", FAILED).await;
         page.click("[data-testid=failure] .button").await;
         page.until("the CPU is there", READY).await;
         assert!(write(page, "Once", 1, 20).await.len() >= 24);
@@ -351,8 +354,8 @@ fn the_demo_is_accessible_and_no_wider_than_its_window() {
     });
 }
 
-/// Tokens a second of the page as it is shipped, on both backends: printed, and judged by who reads it, as machines
-/// differ. `HEADROOM_BENCH_GPT2=1` has GPT-2 124M besides, which takes minutes.
+/// Prints tokens per second of the shipped page on both backends. There is no bound, as machines differ.
+/// `HEADROOM_BENCH_GPT2=1` adds GPT-2 124M, which takes minutes.
 #[test]
 fn bench_of_the_demo_in_the_browser() {
     demo("bench_of_the_demo_in_the_browser", &WEBGPU, async |page| {
@@ -368,7 +371,7 @@ fn bench_of_the_demo_in_the_browser() {
                 [("cpu", "WebAssembly"), ("cpu-int16", "WebAssembly"), ("webgpu", "WebGPU"), ("webgpu-half", "WebGPU")]
             {
                 page.click(&format!("#way-{way}")).await;
-                page.until("it begins anew", "document.querySelector('#write')?.disabled").await;
+                page.until("the demo starts over", "document.querySelector('#write')?.disabled").await;
                 wait_long(
                     page,
                     &format!(
@@ -376,7 +379,7 @@ fn bench_of_the_demo_in_the_browser() {
                     ),
                 )
                 .await;
-                // Once for what a browser compiles when it is first used.
+                // The first text is a warm-up for the browser's compilation.
                 for prompt in ["Warm", "Once upon a time"] {
                     for (id, value) in [("prompt", prompt), ("n-tokens", &n_tokens.to_string())] {
                         page.fill(&format!("#{id}"), value).await;
@@ -392,11 +395,11 @@ fn bench_of_the_demo_in_the_browser() {
     });
 }
 
-/// Half a gigabyte takes its time.
+/// Waits up to ten minutes, as the model has half a gigabyte.
 async fn wait_long(page: &Page, expression: &str) {
     let start = std::time::Instant::now();
     while !page.value::<bool>(&format!("Boolean({expression})")).await {
-        assert!(start.elapsed().as_secs() < 600, "waited in vain: {expression}");
+        assert!(start.elapsed().as_secs() < 600, "timed out waiting for {expression}");
         tokio::time::sleep(std::time::Duration::from_millis(100)).await;
     }
 }
@@ -409,7 +412,7 @@ fn the_model_comes_only_when_the_demo_opens() {
         let of_demo = |request: &&String| request.contains("demo") || request.ends_with(".safetensors");
         assert_eq!(requests.iter().find(of_demo), None);
         open(page).await;
-        // The log does show them, but for what a worker asks itself.
+        // The log contains requests, except those that a worker sends.
         let requests = page.browser.requests().await;
         assert!(requests.iter().any(|request| of_demo(&request)), "{requests:?}");
         page.open("").await;

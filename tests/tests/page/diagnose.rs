@@ -8,33 +8,29 @@ const MESSAGE: &str = "[rank0]: torch.OutOfMemoryError: CUDA out of memory. Trie
     Of the allocated memory 6.78 GiB is allocated by PyTorch, and 73.00 MiB is reserved by PyTorch but unallocated.";
 const CONFIG: &str = "# mine\nbatch_size = 64  # too much\ngradient_accumulation_steps = 1\n";
 
-async fn open(page: &Page) {
-    let address = format!("{}diagnose.html", page.address);
-    page.browser.driver.goto(&address).await.expect("the page opens");
-    page.until("the field is there", "document.querySelector('#message')").await;
-}
-
 #[test]
 fn a_message_is_pasted_explained_and_mended() {
     tell("a_message_is_pasted_explained_and_mended", async |page| {
-        open(page).await;
+        page.open_diagnose().await;
         page.paste("#message", MESSAGE).await;
-        page.until("candidates are shown", "document.querySelectorAll('[data-testid=candidates] li').length > 2").await;
+        page.until("candidates are there", "document.querySelectorAll('[data-testid=candidates] li').length > 2").await;
+        // The candidates are collapsed.
+        assert!(!page.value::<bool>("document.querySelector('.diagnose__candidates').open").await);
         assert!(page.text("[data-testid=explanation]").await.contains("logits (65536, 50304) bfloat16"));
         page.paste("#config", CONFIG).await;
         page.until("the run is simulated", "document.querySelector('[data-testid=agreement]')").await;
-        assert_eq!(page.text("[data-testid=agreement]").await, "Exact match with your message");
+        assert_eq!(page.text("[data-testid=agreement]").await, "Requested and allocated memory match exactly");
         assert!(page.text("[data-testid=explanation]").await.contains("It fails in evaluation"));
 
-        // The calculator opens with the fix made.
+        // The calculator opens with the fix applied.
         page.click("[data-fix=micro_batch] a").await;
         page.until("the calculator answers", "document.querySelector('#verdict[data-fits=true]')").await;
         let config: String = page.value("document.querySelector('#config').value").await;
-        // As it was pasted, comments and all, with what was changed and why.
+        // The pasted config with its comments, and a comment for each change and its reason.
         assert!(config.starts_with("# mine\nbatch_size = 8  # too much"), "{config}");
         assert!(config.contains("# headroom: fits"), "{config}");
 
-        // The way back has what was pasted.
+        // Going back restores the pasted texts.
         page.script("history.back()").await;
         page.until("the message is there again", "document.querySelector('#message')?.value.includes('6.14 GiB')")
             .await;
@@ -43,15 +39,183 @@ fn a_message_is_pasted_explained_and_mended() {
     });
 }
 
+/// Returns the plan's message for 124M with 64 sequences, on a GPU where other processes hold 1 GiB.
+async fn solvable_message(page: &Page) -> String {
+    let plan = std::process::Command::new(&page.headroom)
+        .args(["plan", "--batch_size=64", "--gpu", "RTX 4070", "--other-processes", "1GiB", "--json"])
+        .output()
+        .expect("the program runs");
+    let plan: serde_json::Value = serde_json::from_slice(&plan.stdout).expect("a plan as JSON");
+    plan["oom"]["message"].as_str().expect("the run fails").to_owned()
+}
+
 #[test]
-fn a_config_that_cannot_be_meant_is_told_beside_the_message() {
-    tell("a_config_that_cannot_be_meant_is_told_beside_the_message", async |page| {
-        open(page).await;
+fn a_message_alone_is_solved_and_shared() {
+    tell("a_message_alone_is_solved_and_shared", async |page| {
+        page.open_diagnose().await;
+        let message = solvable_message(page).await;
+        page.paste("#message", &format!("my-secret-host {message}")).await;
+        page.until("it is solved", "document.querySelector('[data-testid=offers][data-exact=true]')").await;
+        let said = page.text("[data-testid=explanation]").await;
+        assert_eq!(said, "This is GPT-2 124M, batch 64 × 1024, compiled: it reproduces your message exactly.");
+        let unsolved: String = page.value("location.hash").await;
+        assert!(unsolved.contains("oom.requested=6.14GiB") && !unsolved.contains("secret"), "{unsolved}");
+
+        page.click("[data-testid=use-run]").await;
+        page.until("it is explained", "document.querySelector('[data-testid=agreement]')").await;
+        assert_eq!(page.text("[data-testid=agreement]").await, "Exact match with your message");
+        assert!(page.value::<String>("document.querySelector('#config').value").await.contains("batch_size = 64\n"));
+        assert!(page.text("[data-testid=fixed-command]").await.contains("train.py"));
+        assert!(page.text("[data-testid=run-missing]").await.contains("GiB"));
+        // The first fix is on the first screen, above the list of tensors.
+        let top: f64 = page.value("document.querySelector('[data-fix]').getBoundingClientRect().top").await;
+        assert!(top < 500.0, "{top}");
+        let solved: String = page.value("location.hash").await;
+        assert!(solved.contains("batch_size=64") && solved.contains("oom.allocated="), "{solved}");
+
+        // A reload shows the same, as does the link in another window.
+        page.browser.driver.refresh().await.expect("the page reloads");
+        page.until("it is there again", "document.querySelector('[data-testid=agreement]')").await;
+        assert_eq!(page.value::<String>("location.hash").await, solved);
+        assert!(!page.value::<String>("document.querySelector('#message').value").await.contains("secret"));
+        page.script("history.back()").await;
+        page.until("the run is open again", "document.querySelector('[data-testid=offers][data-exact=true]')").await;
+        assert_eq!(page.value::<String>("document.querySelector('#config').value").await, "");
+        page.script("history.back()").await;
+        page.until("nothing is pasted", "document.querySelector('[data-testid=empty] h1')").await;
+        page.open("").await;
+    });
+}
+
+#[test]
+fn a_near_run_is_not_called_exact() {
+    tell("a_near_run_is_not_called_exact", async |page| {
+        page.open_diagnose().await;
+        page.paste("#message", MESSAGE).await;
+        page.until("near runs are offered", "document.querySelector('[data-testid=offers][data-exact=false]')").await;
+        assert!(page.text("[data-testid=offers]").await.contains("reserved memory differs by"));
+        assert!(!page.text(".diagnose__answer").await.to_lowercase().contains("exact"));
+        // A candidate tensor's batch becomes a run.
+        page.click(".diagnose__candidates summary").await;
+        page.click("[data-testid=candidates] button").await;
+        page.until("it is explained", "document.querySelector('[data-testid=agreement]')").await;
+        let config: String = page.value("document.querySelector('#config').value").await;
+        assert_eq!(config, "batch_size = 64\nblock_size = 1024\n");
+        page.open("").await;
+    });
+}
+
+#[test]
+fn bar_shows_where_the_gpu_ends() {
+    tell("bar_shows_where_the_gpu_ends", async |page| {
+        page.open_diagnose().await;
+        page.paste("#message", MESSAGE).await;
+        page.until("it is explained", "document.querySelector('[data-testid=explanation]')").await;
+        // The request extends beyond the GPU's memory.
+        let end = "(() => { const bar = document.querySelector('[data-testid=bar]').getBoundingClientRect(); \
+            const end = document.querySelector('[data-testid=gpu-end]')?.getBoundingClientRect(); \
+            return end ? (end.left - bar.left) / bar.width : null })()";
+        let end: f64 = page.value::<Option<f64>>(end).await.expect("the bar marks the GPU's memory");
+        assert!((end - 11.69 / (11.69 + 6.14 - 2.68)).abs() < 0.01, "{end}");
+        page.open("").await;
+    });
+}
+
+#[test]
+fn first_fix_is_on_the_first_screen() {
+    tell("first_fix_is_on_the_first_screen", async |page| {
+        page.open_diagnose().await;
+        page.paste("#message", MESSAGE).await;
+        page.paste("#config", CONFIG).await;
+        page.until("fixes are offered", "document.querySelector('[data-fix]')").await;
+        let top: f64 = page.value("document.querySelector('[data-fix]').getBoundingClientRect().top").await;
+        assert!(top < 500.0, "{top}");
+        page.open("").await;
+    });
+}
+
+#[test]
+fn unreadable_config_keeps_the_offers_and_marks_its_field() {
+    tell("unreadable_config_keeps_the_offers_and_marks_its_field", async |page| {
+        page.open_diagnose().await;
+        let message = solvable_message(page).await;
+        page.paste("#message", &message).await;
+        page.until("it is solved", "document.querySelector('[data-testid=offers][data-exact=true]')").await;
+        page.paste("#config", "hello").await;
+        page.until("the field is marked", "document.querySelector('#config').ariaInvalid === 'true'").await;
+        assert!(page.text("#config-fault").await.contains("no settings"));
+        page.until("the offers stay", "document.querySelector('[data-testid=offers][data-exact=true]')").await;
+        page.click("[data-testid=use-run]").await;
+        page.until("the run agrees", "document.querySelector('[data-testid=agreement]')").await;
+        assert_eq!(page.text("#config-fault").await, "");
+        page.open("").await;
+    });
+}
+
+#[test]
+fn message_in_the_config_field_is_explained() {
+    tell("message_in_the_config_field_is_explained", async |page| {
+        page.open_diagnose().await;
+        let message = solvable_message(page).await;
+        // The text leaves the field at once, so that a paste cannot be awaited there.
+        let text = serde_json::Value::from(message.as_str());
+        page.script(&format!(
+            "const field = document.querySelector('#config');
+            field.value = {text};
+            field.dispatchEvent(new Event('input', {{ bubbles: true }}));"
+        ))
+        .await;
+        page.until("it is solved", "document.querySelector('[data-testid=offers][data-exact=true]')").await;
+        assert_eq!(page.value::<String>("document.querySelector('#message').value").await.trim(), message.trim());
+        assert_eq!(page.value::<String>("document.querySelector('#config').value").await, "");
+        page.open("").await;
+    });
+}
+
+#[test]
+fn message_without_figures_lists_what_it_lacks() {
+    tell("message_without_figures_lists_what_it_lacks", async |page| {
+        page.open_diagnose().await;
+        page.paste("#message", "CUDA out of memory. Tried to allocate 6.14 GiB.").await;
+        page.until("runs are offered", "document.querySelector('[data-testid=offers][data-exact=false]')").await;
+        let said = page.text("[data-testid=offers-title]").await;
+        assert!(said.contains("the allocated memory") && said.contains("requested size only"), "{said}");
+        assert!(page.text("[data-testid=offers]").await.contains("GPT-2 124M, batch 64 × 1024"));
+        page.paste("#message", "GPU 0 has a total capacity of 11.69 GiB of which 2.68 GiB is free.").await;
+        page.until("the figures are listed", "document.querySelector('[data-testid=unsolved]')").await;
+        let said = page.text("[data-testid=unsolved]").await;
+        assert!(said.contains("the requested size") && !said.contains("total memory"), "{said}");
+        page.open("").await;
+    });
+}
+
+#[test]
+fn fitting_config_is_compared_with_the_message() {
+    tell("fitting_config_is_compared_with_the_message", async |page| {
+        page.open_diagnose().await;
+        page.paste("#message", &solvable_message(page).await).await;
+        page.paste("#config", "batch_size = 8\n").await;
+        page.until("they are compared", "document.querySelector('[data-testid=differences]')").await;
+        let said = page.text("[data-testid=differences]").await;
+        assert!(said.contains("6.14 GiB in your message") && said.contains("batch_size"), "{said}");
+        page.until("runs are offered", "document.querySelector('[data-testid=offers][data-exact=true]')").await;
+        assert!(page.value::<bool>("document.querySelector('[data-testid=fixes]') === null").await);
+        page.click("[data-testid=use-run]").await;
+        page.until("the run agrees", "!document.querySelector('[data-testid=differences]')").await;
+        assert_eq!(page.text("[data-testid=agreement]").await, "Exact match with your message");
+        page.open("").await;
+    });
+}
+
+#[test]
+fn implausible_config_is_reported_with_message() {
+    tell("implausible_config_is_reported_with_message", async |page| {
+        page.open_diagnose().await;
         page.paste("#message", MESSAGE).await;
         page.paste("#config", "n_embd = 770\nfoo = bar(\n").await;
-        page.until("it is told", "document.querySelectorAll('[data-testid=problems] li').length === 2").await;
-        let told = page.text("[data-testid=problems]").await;
-        assert!(told.contains("770") && told.contains("2:10"), "{told}");
+        page.until("it is reported", "document.querySelectorAll('[data-testid=problems] li').length === 2").await;
+        let problems = page.text("[data-testid=problems]").await;
+        assert!(problems.contains("770") && problems.contains("2:10"), "{problems}");
         page.open("").await;
     });
 }
@@ -81,10 +245,10 @@ fn a_fix_is_applied_in_the_calculator_says_why_and_is_taken_back() {
 
 #[test]
 fn the_diagnose_page_has_no_serious_fault() {
-    let Some(axe) = crate::means::named("the_diagnose_page_has_no_serious_fault", "HEADROOM_AXE") else { return };
+    let Some(axe) = crate::environment::named("the_diagnose_page_has_no_serious_fault", "HEADROOM_AXE") else { return };
     let axe = fs::read_to_string(axe).expect("axe-core's script");
     tell("the_diagnose_page_has_no_serious_fault", async |page| {
-        open(page).await;
+        page.open_diagnose().await;
         page.click("#example").await;
         page.until("it is explained", "document.querySelector('[data-testid=fixes] li')").await;
         page.script(&axe).await;

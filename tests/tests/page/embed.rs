@@ -1,7 +1,8 @@
-//! The calculator in pages that mdBook and MkDocs made, on one site, with Headroom's files on another, each in a folder.
+//! The calculator embedded in pages built by mdBook and MkDocs. The pages are on one site and Headroom's files on
+//! another, each in a subdirectory.
 
 use crate::{
-    means::{Means, named},
+    environment::{Means, named},
     page::{LAPTOP, PHONE, Page, tell_of},
     plain_host::PlainHost,
 };
@@ -9,17 +10,17 @@ use headroom_tests::server::Server;
 use std::path::Path;
 use thirtyfour::{Key, WebElement};
 
-/// Where the pages in `tests/hosts` look for Headroom's files.
+/// The URL of Headroom's files in the pages of `tests/hosts`.
 const NAMED: &str = "https://headroom.example/docs/tools/";
-/// Counted under the name by which `cargo xtask test` knows that Python is missing.
+/// Skipped tests are counted under this name, from which `cargo xtask test` derives that Python is missing.
 const MKDOCS: &str = "mkdocs";
 
-/// Opens a chapter of a site on its own host; Headroom's files are at `tools`.
+/// Opens a chapter of a site on its own host. Headroom's files are at `tools`.
 fn tell_in(test: &str, means: &Means, chapter: &str, site: &Path, tools: &str, story: impl AsyncFnOnce(&Page)) {
     let host = PlainHost::start_with(site, NAMED, tools);
     let address = host.address_as_other_site();
     tell_of(test, means, &address, &[tools.to_owned()], None, async |page| {
-        // A site may scroll slowly, and a click would miss.
+        // A site may scroll smoothly, and a click would miss.
         page.prefer(&[("prefers-reduced-motion", "reduce")]).await;
         page.browser.driver.goto(format!("{address}{chapter}")).await.expect("the page opens");
         story(page).await;
@@ -28,7 +29,7 @@ fn tell_in(test: &str, means: &Means, chapter: &str, site: &Path, tools: &str, s
     host.assert_complete();
 }
 
-/// The frame that an element made.
+/// Returns the frame that an element created.
 async fn frame(page: &Page, id: &str) -> WebElement {
     let frame = format!("document.getElementById({id:?}).shadowRoot?.querySelector('iframe')");
     page.until("the frame is made", &frame).await;
@@ -36,15 +37,15 @@ async fn frame(page: &Page, id: &str) -> WebElement {
     found.element().expect("an element")
 }
 
-/// Does something inside an element's frame.
+/// Runs `story` inside an element's frame.
 async fn inside<T>(page: &Page, id: &str, story: impl AsyncFnOnce() -> T) -> T {
     frame(page, id).await.enter_frame().await.expect("a frame");
-    let told = story().await;
+    let outcome = story().await;
     page.browser.driver.enter_default_frame().await.expect("the page");
-    told
+    outcome
 }
 
-/// Waits for the answer inside a frame, and says whether the run fits.
+/// Waits for the verdict inside a frame, and returns whether the run fits.
 async fn fits(page: &Page, id: &str) -> bool {
     inside(page, id, async || {
         page.until("there is an answer", "document.querySelector('#verdict[data-fits]')").await;
@@ -70,12 +71,13 @@ async fn scroll_to(page: &Page, id: &str) {
     page.script(&format!("document.getElementById({id:?}).scrollIntoView({{ block: 'center' }})")).await;
 }
 
-/// The frame is as high as what is in it, to the pixel, and what is in it as wide as the frame at most.
+/// Checks that the frame is exactly as high as its content, in pixels, and that the content is not wider than the
+/// frame.
 async fn assert_fits_exactly(page: &Page, id: &str) {
     scroll_to(page, id).await;
     let height = format!("document.getElementById({id:?}).shadowRoot.querySelector('iframe').clientHeight");
     let mut last = (0, 0);
-    // The frame's page lays itself out and says so; the page around it then makes room.
+    // The frame's page reports its height after layout. The outer page then resizes the frame.
     for _ in 0..200 {
         let frame: i64 = page.value(&height).await;
         let content: i64 = inside(page, id, async || {
@@ -110,25 +112,25 @@ async fn assert_stores_nothing(page: &Page, id: &str) {
     assert_eq!(kept, 0, "{id} stores something");
 }
 
-/// Waits until nothing is under way in any frame, as what is awaited is that nothing happens.
+/// Waits 300 ms for pending frame messages, because the tests check that nothing happens.
 async fn settle(page: &Page) {
     page.promise("{ await new Promise((done) => setTimeout(done, 300)) }").await;
 }
 
-/// Far below, nothing is made; near, it is, and answers.
+/// Checks that a frame far below the window is created, and answers, only when it comes near.
 async fn assert_lazy(page: &Page, tools: &str) {
     page.until("the script is there", "customElements.get('headroom-calculator')").await;
     assert!(!fits(page, "large").await, "64 sequences on 12 GB");
-    assert!(!is_made(page, "far").await, "what is far below is made at once");
+    assert!(!is_made(page, "far").await, "a frame far below loads at once");
     let reserved: i64 = page.value("document.getElementById('far').offsetHeight").await;
-    assert!(reserved > 500, "no room is kept: {reserved}");
+    assert!(reserved > 500, "no space is reserved: {reserved}");
     scroll_to(page, "far").await;
     assert!(fits(page, "far").await, "24 GiB");
     let asked: String = page.value("document.getElementById('far').shadowRoot.querySelector('iframe').src").await;
     assert!(asked.starts_with(&format!("{tools}embed.html?host=")), "{asked}");
 }
 
-/// Each answers for itself; what is changed in one is changed in it alone, and goes along when it is opened.
+/// Checks that calculators are independent, and that a changed configuration is kept when it is opened as a page.
 async fn assert_separate_and_kept(page: &Page, tools: &str) {
     scroll_to(page, "small").await;
     assert!(fits(page, "small").await, "a small model");
@@ -156,7 +158,7 @@ async fn assert_separate_and_kept(page: &Page, tools: &str) {
     assert_eq!(page.value::<String>("document.querySelector('#batch_size').value").await, "4");
     assert_eq!(page.value::<String>("document.querySelector('#gradient_accumulation_steps').value").await, "1");
     assert_eq!(page.value::<String>("document.querySelector('#other-processes').value").await, "1.97");
-    assert!(page.value::<bool>("opener === null").await, "it could reach back");
+    assert!(page.value::<bool>("opener === null").await, "the new page can reach its opener");
     page.browser.driver.close_window().await.expect("it closes");
     page.browser.driver.switch_to_window(first).await.expect("the first is still there");
 }
@@ -169,7 +171,7 @@ async fn assert_heights(page: &Page) {
         }
     }
     page.resize(LAPTOP).await;
-    // Opened lists and applied fixes too.
+    // With opened lists and applied fixes too.
     scroll_to(page, "large").await;
     inside(page, "large", async || {
         page.fill("#batch_size", "64").await;
@@ -200,7 +202,7 @@ fn a_book_shows_calculators_of_another_site() {
         for id in ["large", "small", "far"] {
             assert_stores_nothing(page, id).await;
         }
-        // The book's own switch; the other two say what they want.
+        // mdBook's theme switch. The other two frames have a fixed theme.
         for (button, expected) in [("coal", "dark"), ("rust", "light"), ("navy", "dark"), ("light", "light")] {
             page.script(&format!("document.getElementById('mdbook-theme-{button}').click()")).await;
             follows(page, "large", expected).await;
@@ -224,11 +226,11 @@ fn mkdocs_shows_calculators_of_another_site() {
             page.script(&format!("document.querySelector('[data-bs-theme-value={button}]').click()")).await;
             follows(page, "large", expected).await;
         }
-        // It follows the system, and so does what is in it.
+        // Both the frame and its content follow the system's theme.
         page.prefer(&[("prefers-color-scheme", "dark"), ("prefers-reduced-motion", "reduce")]).await;
         follows(page, "large", "dark").await;
         assert_eq!(theme(page, "small").await, "light");
-        // The site's own search says when it is ready, and nobody else says anything.
+        // mdBook's search logs when it is ready. Nothing else may log.
         let console = page.browser.console().await;
         assert!(console.iter().all(|line| line.contains("/search/worker.js")), "{console:?}");
     });
@@ -243,7 +245,7 @@ fn the_program_serves_what_others_embed_and_nothing_else_of_it() {
         assert!(!fits(page, "large").await);
         assert_fits_exactly(page, "large").await;
         page.assert_quiet().await;
-        // The calculator itself is in nobody's page.
+        // The calculator's own page refuses to be framed.
         page.script(&format!(
             "const other = document.createElement('iframe');
              other.src = {:?};
@@ -260,7 +262,7 @@ fn the_program_serves_what_others_embed_and_nothing_else_of_it() {
     });
 }
 
-/// Sends what a calculator sends and takes, from where no calculator is.
+/// A page that sends and receives the calculator's messages, but is not a calculator.
 const STRANGER: &str = "<!doctype html><script>
     const send = () => {
         parent.postMessage({ headroom: 'height', value: 3333 }, '*');
@@ -287,7 +289,7 @@ fn messages_from_anyone_else_change_nothing() {
         let before: i64 = page.value(height).await;
         assert_eq!(theme(page, "large").await, "light");
 
-        // A frame of another origin beside it, which speaks to both.
+        // A frame of another origin beside the calculator, which sends messages to both.
         page.promise(&format!(
             "{{ const other = document.createElement('iframe');
                 other.id = 'stranger';
@@ -301,7 +303,7 @@ fn messages_from_anyone_else_change_nothing() {
         .await;
         assert_eq!((page.value::<i64>(height).await, theme(page, "large").await), (before, "light".into()));
 
-        // The page itself, which is no frame of ours, and words that are none of the two.
+        // Messages from the page itself, which is not a calculator's frame, and malformed messages.
         page.script("postMessage({ headroom: 'height', value: 3333 }, '*')").await;
         for message in [
             "{ headroom: 'height', value: 'calc(9999px)' }",
@@ -315,41 +317,41 @@ fn messages_from_anyone_else_change_nothing() {
         settle(page).await;
         assert_eq!((page.value::<i64>(height).await, theme(page, "large").await), (before, "light".into()));
 
-        // A calculator that was made for another page tells this one nothing, nor does it obey it.
-        let told: i64 = serde_json::from_value(
+        // A calculator that was created for another page sends this page nothing and ignores its messages.
+        let n_messages: i64 = serde_json::from_value(
             page.promise(&format!(
                 "{{ const other = document.createElement('iframe');
                     other.id = 'others';
                     other.width = 700;
-                    let told = 0;
-                    addEventListener('message', (event) => told += event.source === other.contentWindow);
+                    let n_messages = 0;
+                    addEventListener('message', (event) => n_messages += event.source === other.contentWindow);
                     other.src = '{}embed.html?host=https%3A%2F%2Fother.example&theme=light#1';
                     document.body.append(other);
                     await new Promise((done) => other.onload = done);
                     await new Promise((done) => setTimeout(done, 1500));
                     other.contentWindow.postMessage({{ headroom: 'theme', value: 'dark' }}, '*');
                     await new Promise((done) => setTimeout(done, 300));
-                    return told }}",
+                    return n_messages }}",
                 tools.address
             ))
             .await,
         )
         .expect("a count");
-        assert_eq!(told, 0, "it speaks to whoever is around it");
+        assert_eq!(n_messages, 0, "it sends no message to another origin");
         page.find("#others").await.enter_frame().await.expect("a frame");
         page.until("it does answer", "document.querySelector('#verdict[data-fits]')").await;
         assert_eq!(page.value::<String>("document.documentElement.dataset.theme").await, "light");
         page.browser.driver.enter_default_frame().await.expect("the page");
-        // The browser says that nobody by that name was there.
+        // The browser logs that no frame of that origin received the message.
         let console = page.browser.console().await;
         assert!(console.iter().all(|line| line.contains("https://other.example")), "{console:?}");
 
-        // The same words from the right window at the right origin do change both.
-        // Higher than it is: a lower frame scrolls, gets narrower by that, and has another height to tell.
+        // The same messages from the right window at the right origin change both. The height is larger than before. A
+        // lower frame would show a scroll bar, become narrower and report another height.
         let higher = before + 77;
         let message = format!("parent.postMessage({{ headroom: 'height', value: {higher} }}, '*')");
         inside(page, "large", async || page.script(&message).await).await;
-        page.until("the frame's own word counts", &format!("{height} === {higher}")).await;
+        page.until("the frame's own height applies", &format!("{height} === {higher}")).await;
         let frame = "document.getElementById('large').shadowRoot.querySelector('iframe').contentWindow";
         page.script(&format!("{frame}.postMessage({{ headroom: 'theme', value: 'dark' }}, '*')")).await;
         follows(page, "large", "dark").await;
@@ -357,8 +359,8 @@ fn messages_from_anyone_else_change_nothing() {
 }
 
 #[test]
-fn without_scripts_a_link_stands_there() {
-    let test = "without_scripts_a_link_stands_there";
+fn link_is_shown_without_scripts() {
+    let test = "link_is_shown_without_scripts";
     let (Some(means), Some(site)) = (Means::of(test), named(test, "HEADROOM_MDBOOK")) else { return };
     let tools = PlainHost::start(&means.dist);
     tell_in(test, &means, "fit.html", &site, &tools.address, async |page| {
@@ -371,7 +373,7 @@ fn without_scripts_a_link_stands_there() {
         let href = link.attr("href").await.expect("an address").expect("an address");
         assert!(href.starts_with(&format!("{}#1&batch_size=64&", tools.address)), "{href}");
         page.cdp("Emulation.setScriptExecutionDisabled", serde_json::json!({ "value": false })).await;
-        // It leads to the same question.
+        // The link opens the same configuration.
         page.open_link(&href).await;
         assert_eq!(page.value::<String>("document.querySelector('#batch_size').value").await, "64");
     });

@@ -1,8 +1,8 @@
-//! The page that writes the lines for somebody's page, and what it shows there, looked at by itself.
+//! The page that generates the snippet for embedding, and the embedded calculator by itself.
 
 use crate::{
     accessible::violations,
-    means::{Means, named},
+    environment::{Means, named},
     page::{LAPTOP, PHONE, Page, Size, tell, tell_of},
     plain_host::PlainHost,
 };
@@ -30,7 +30,7 @@ fn the_lines_are_written_shown_and_work_on_another_site() {
     let Some(means) = Means::of(test) else { return };
     let mut lines = None;
     tell(test, async |page| {
-        // The calculator's run comes along.
+        // The page opens with the calculator's run.
         page.open(RUN).await;
         page.click(".header__pages [href*='embed.html']").await;
         page.until("the page is there", "document.querySelector('#snippet')").await;
@@ -42,7 +42,7 @@ fn the_lines_are_written_shown_and_work_on_another_site() {
         assert!(!page.fits().await);
         leave(page).await;
 
-        // The preview follows the form, without being made anew.
+        // The preview follows the form without a reload.
         page.script("document.querySelector('headroom-calculator').mark = 1").await;
         page.fill("#config", "--batch_size=2").await;
         page.script("document.querySelector('#theme').value = '2'; document.querySelector('#theme').dispatchEvent(new Event('change'))").await;
@@ -60,7 +60,7 @@ fn the_lines_are_written_shown_and_work_on_another_site() {
         lines = Some((page.clipboard().await, page.address.clone()));
     });
     let (lines, own) = lines.expect("the page was served");
-    // As they were copied, on another host; only the server that wrote them is gone, so files take its place.
+    // The copied snippet on another host. The server that generated it is gone, so a file host replaces it.
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("snippet");
     fs::create_dir_all(&folder).expect("a writable folder");
     fs::write(
@@ -93,14 +93,45 @@ fn the_short_name_of_the_page_has_a_preview_too() {
 }
 
 #[test]
-fn what_is_embedded_has_no_serious_fault_and_fits_every_width() {
+fn snippet_leaves_out_what_changes_no_figure() {
+    tell("snippet_leaves_out_what_changes_no_figure", async |page| {
+        page.browser.driver.goto(format!("{}embed.html#{RUN}", page.address)).await.expect("the page opens");
+        page.until("the page is there", "document.querySelector('#snippet')").await;
+        page.fill("#config", "--max_iters=5000 --eval_interval=100 --n_layer=12 --batch_size=2").await;
+        let said = page.until_says("document.querySelector('#snippet').textContent", "batch_size=2").await;
+        for key in ["max_iters", "eval_interval", "n_layer"] {
+            assert!(!said.contains(key), "{said}");
+        }
+        page.open("").await;
+    });
+}
+
+#[test]
+fn embedded_sliders_have_room_for_their_values() {
+    tell("embedded_sliders_have_room_for_their_values", async |page| {
+        let link = format!("{}embed.html?host=https%3A%2F%2Fdocs.example&theme=light#{RUN}", page.address);
+        page.browser.driver.goto(&link).await.expect("the page opens");
+        page.until("there is an answer", "document.querySelector('.verdict[data-outcome]')").await;
+        for size in WIDTHS.into_iter().chain([(479, 800), (480, 800), (639, 800), (720, 800)]) {
+            page.resize(size).await;
+            let widths = "[...document.querySelectorAll('input[type=range]')].map((slider) => slider.offsetWidth)
+                .filter((width) => width > 0)";
+            let widths: Vec<u64> = page.value(widths).await;
+            assert!(!widths.is_empty() && widths.iter().all(|width| *width >= 100), "{size:?}: {widths:?}");
+        }
+        page.open("").await;
+    });
+}
+
+#[test]
+fn embedded_page_is_accessible_and_fits_every_width() {
     let name = "what_is_embedded_has_no_serious_fault";
     let Some(axe) = named(name, "HEADROOM_AXE") else { return };
     let axe = fs::read_to_string(axe).expect("axe-core's script");
     tell(name, async |page| {
         for run in [RUN, "1&config=--batch_size%3D2&gpu=L4", "1&config=nonsense"] {
             let link = format!("{}embed.html?host=https%3A%2F%2Fdocs.example&theme=light#{run}", page.address);
-            // Twice, as another fragment alone would load nothing.
+            // Opens a blank page first, because a change of the fragment alone loads nothing.
             page.browser.driver.goto("about:blank").await.expect("a page");
             page.browser.driver.goto(&link).await.expect("the page opens");
             page.until("there is an answer", "document.querySelector('.verdict[data-outcome]')").await;
@@ -119,7 +150,7 @@ fn what_is_embedded_has_no_serious_fault_and_fits_every_width() {
                 }
             }
         }
-        // Opened by itself it speaks to nobody: there is no page around it.
+        // Outside a frame it sends no messages.
         page.resize(LAPTOP).await;
     });
 }
@@ -140,7 +171,7 @@ fn the_page_that_writes_the_lines_has_no_serious_fault() {
             page.prefer(&[("prefers-color-scheme", scheme), ("prefers-reduced-motion", "reduce")]).await;
             for size in [LAPTOP, PHONE] {
                 page.resize(size).await;
-                // A frame is looked at by itself, above.
+                // The frame is checked by itself, above.
                 let found = violations(page).await;
                 let found: Vec<_> = found.into_iter().filter(|found| !found.starts_with("frame-tested")).collect();
                 assert!(found.is_empty(), "{scheme} {size:?}:\n{}", found.join("\n"));

@@ -1,4 +1,4 @@
-//! The main story: a config, a card, a verdict, a batch that does not fit, one that does, and the link to it.
+//! The main story: a config, a GPU, a verdict, a batch that does not fit, one that fits, and the link to it.
 
 use crate::{
     TRAIN_GPT2,
@@ -9,30 +9,30 @@ use serde_json::Value;
 use std::{fs, path::PathBuf};
 use thirtyfour::{Key, WindowHandle};
 
-/// As a person calls it on the command line; the page lists its full name.
-const CARD: &str = "RTX 4070";
+/// A GPU's short name for the command line. The page lists its full name.
+const GPU: &str = "RTX 4070";
 
-/// What the command line says of our config with a batch.
+/// Returns the command line's plan for the config with this batch size.
 fn command_line(page: &Page, batch_size: u64) -> Value {
     let config = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("page_journey.py");
     fs::write(&config, TRAIN_GPT2).expect("a writable folder");
-    page.command_line(&config, &["--gpu", CARD, &format!("--batch_size={batch_size}")])
+    page.command_line(&config, &["--gpu", GPU, &format!("--batch_size={batch_size}")])
 }
 
-/// The page and the command line agree on every count.
+/// Checks that the page and the command line agree on every count.
 async fn assert_as_the_command_line_says(page: &Page, batch_size: u64) {
-    let (numbers, told) = (page.numbers().await, command_line(page, batch_size));
-    assert_eq!(told["config"]["batch_size"], batch_size);
-    assert_eq!(told["headroom_bytes"], numbers.headroom_bytes, "batch {batch_size}");
-    assert_eq!(told["fits"], page.fits().await, "batch {batch_size}");
-    let phases = told["phases"].as_array().expect("phases");
+    let (numbers, plan) = (page.numbers().await, command_line(page, batch_size));
+    assert_eq!(plan["config"]["batch_size"], batch_size);
+    assert_eq!(plan["headroom_bytes"], numbers.headroom_bytes, "batch {batch_size}");
+    assert_eq!(plan["fits"], page.fits().await, "batch {batch_size}");
+    let phases = plan["phases"].as_array().expect("phases");
     assert_eq!(phases.len(), numbers.phases.len());
-    for (told, shown) in phases.iter().zip(&numbers.phases) {
-        assert_eq!(told["name"], shown.name);
+    for (phase, shown) in phases.iter().zip(&numbers.phases) {
+        assert_eq!(phase["name"], shown.name);
         let keys = ["live_bytes_peak", "max_memory_allocated", "max_memory_reserved"];
-        assert_eq!(keys.map(|key| told[key].as_u64().expect("bytes")), shown.bytes, "{} at {batch_size}", shown.name);
+        assert_eq!(keys.map(|key| phase[key].as_u64().expect("bytes")), shown.bytes, "{} at {batch_size}", shown.name);
     }
-    assert_eq!(told["oom"]["message"].as_str(), numbers.message.as_deref(), "batch {batch_size}");
+    assert_eq!(plan["oom"]["message"].as_str(), numbers.message.as_deref(), "batch {batch_size}");
 }
 
 async fn set_batch_size(page: &Page, batch_size: &str) {
@@ -45,7 +45,7 @@ async fn batch_size(page: &Page) -> u64 {
     page.value::<String>("document.querySelector('#batch_size').value").await.parse().expect("a count")
 }
 
-/// Drags the slider's thumb to the left, and then goes step by step.
+/// Drags the slider's thumb to the left, and then moves it step by step.
 async fn lower_the_batch_until_it_fits(page: &Page) {
     let slider = page.find("#batch_size-range").await;
     let width: f64 = page.value("document.querySelector('#batch_size-range').getBoundingClientRect().width").await;
@@ -80,20 +80,20 @@ async fn open_in_new_window(page: &Page, link: &str) -> WindowHandle {
 fn a_batch_is_lowered_until_it_fits_and_its_link_opens_to_the_same_numbers() {
     tell("a_batch_is_lowered_until_it_fits", async |page| {
         page.paste("#config", TRAIN_GPT2).await;
-        page.choose_card("H100 80GB HBM3").await;
-        page.until("the model fits a large card", "document.querySelector('#verdict').dataset.fits === 'true'").await;
-        page.choose_card("GeForce RTX 4070").await;
+        page.choose_gpu("H100 80GB HBM3").await;
+        page.until("the model fits a large GPU", "document.querySelector('#verdict').dataset.fits === 'true'").await;
+        page.choose_gpu("GeForce RTX 4070").await;
         assert_as_the_command_line_says(page, 12).await;
 
         set_batch_size(page, "64").await;
         page.until("64 sequences are too many", "document.querySelector('#verdict').dataset.fits === 'false'").await;
-        let told = command_line(page, 64);
+        let plan = command_line(page, 64);
         let numbers = page.numbers().await;
         assert!(numbers.verdict.starts_with("Does not fit"), "{}", numbers.verdict);
-        // nanoGPT evaluates before it trains, and the second batch meets the first one's logits.
-        assert_eq!(told["oom"]["phase"], "eval");
+        // nanoGPT evaluates before it trains, and the second batch is allocated beside the first one's logits.
+        assert_eq!(plan["oom"]["phase"], "eval");
         assert!(numbers.detail.contains("in evaluation"), "{}", numbers.detail);
-        assert_eq!(told["oom"]["tensor"], "logits");
+        assert_eq!(plan["oom"]["tensor"], "logits");
         assert!(numbers.detail.contains("logits"), "{}", numbers.detail);
         assert!(numbers.message.as_deref().is_some_and(|message| message.contains("CUDA out of memory")));
         assert_as_the_command_line_says(page, 64).await;
@@ -115,7 +115,7 @@ fn a_batch_is_lowered_until_it_fits_and_its_link_opens_to_the_same_numbers() {
         let first = open_in_new_window(page, &link).await;
         assert_same(&numbers, &page.numbers().await);
         assert_eq!(batch_size(page).await, fitting);
-        // The same comparison notices another link.
+        // The same comparison detects a different link.
         let other = link.replace(&format!("batch_size={fitting}"), &format!("batch_size={}", fitting - 1));
         assert_ne!(link, other, "the link has the batch by its name");
         page.open_link(&other).await;

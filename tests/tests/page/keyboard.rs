@@ -4,12 +4,12 @@ use crate::page::{Page, tell};
 use std::collections::BTreeSet;
 use thirtyfour::Key;
 
-/// A name for an element that a person can be in.
+/// JavaScript for the name of a focusable element.
 const NAME: &str = "const name = (element) => element.id ? `#${element.id}`
     : element.type === 'radio' ? `radio ${element.name}`
     : `${element.tagName} ${element.textContent.trim().slice(0, 40)}`;";
 
-/// Everything that takes part: of a group of radio buttons one.
+/// Returns the names of all controls, with one name for each group of radio buttons.
 async fn controls(page: &Page) -> BTreeSet<String> {
     let script = format!(
         "{NAME} return [...document.querySelectorAll(
@@ -25,7 +25,7 @@ async fn focused(page: &Page) -> String {
     serde_json::from_value(page.script(&script).await).expect("a name")
 }
 
-/// Presses Tab until the focus is there.
+/// Presses Tab until this control has the focus.
 async fn tab_to(page: &Page, wanted: &str) {
     for _ in 0..200 {
         if focused(page).await == wanted {
@@ -46,7 +46,7 @@ fn tab_reaches_every_control() {
         loop {
             assert!(before.len() > 40, "{before:?}");
             let reached = walk(page, &before).await;
-            // Fixes come a moment after their plan, and put others in the place of those that were listed.
+            // Fixes arrive a moment after their plan and replace those that were listed.
             let after = controls(page).await;
             if after == before {
                 let never: Vec<_> = before.difference(&reached).collect();
@@ -58,27 +58,37 @@ fn tab_reaches_every_control() {
     });
 }
 
-/// Everything that Tab comes to, twice round.
+/// Whether the verdict, which stays at the top of a wide window, covers a part of the control with the focus.
+const COVERED: &str = "(() => {
+    const verdict = document.querySelector('.budget .verdict');
+    const control = document.activeElement;
+    if (!verdict || verdict.contains(control) || control === document.body) return false;
+    const [over, box] = [verdict, control].map((element) => element.getBoundingClientRect());
+    return box.top < over.bottom - 1 && box.bottom > over.top && box.left < over.right && box.right > over.left;
+})()";
+
+/// Returns every control that Tab reaches in two rounds.
 async fn walk(page: &Page, controls: &BTreeSet<String>) -> BTreeSet<String> {
     let mut reached = BTreeSet::new();
     page.script("document.activeElement.blur(); getSelection().removeAllRanges(); scrollTo(0, 0)").await;
     tab_to(page, &focused_first(controls)).await;
     for _ in 0..controls.len() * 2 {
         let now = focused(page).await;
-        // What has the focus can be seen to have it.
+        // The focus is visible.
         let shows: bool = page
             .value("document.activeElement === document.body || document.activeElement.matches(':focus-visible')")
             .await;
-        assert!(shows, "{now} hides that it has the focus");
+        assert!(shows, "{now} does not show its focus");
+        assert!(!page.value::<bool>(COVERED).await, "the verdict covers {now}");
         reached.insert(now);
         page.press(Key::Tab).await;
     }
     reached
 }
 
-/// Where the walk starts; it goes round, so any would do.
+/// Returns the first control of the walk. The walk is circular, so any control would do.
 fn focused_first(controls: &BTreeSet<String>) -> String {
-    controls.get("#gpu").expect("the card is a control").clone()
+    controls.get("#gpu").expect("the GPU is a control").clone()
 }
 
 #[test]
@@ -127,7 +137,7 @@ fn a_run_is_planned_with_keys_alone() {
         page.press(Key::Right + Key::Right).await;
         page.until("two steps on", &format!("{at} === 2")).await;
         assert_ne!(page.numbers().await.tensors, before, "another moment, other tensors");
-        // It is kept when the focus leaves, and let go on Escape.
+        // The column stays pinned when the focus leaves, until Escape releases it.
         page.press(Key::Tab).await;
         page.until("it is kept", &format!("{at} === 2")).await;
         tab_to(page, "#chart").await;

@@ -1,7 +1,8 @@
-//! Every page in every language: chosen by the browser, by the address, by the person, and no word left in English.
+//! Every page in every language, chosen by the browser, the address or the user. No text stays in English.
 
 use crate::page::{LAPTOP, PHONE, Page, tell};
-use headroom_shared::text::{self, Key, LANGUAGES, Language, Table};
+use headroom_languages::{packed, table};
+use headroom_text::{self as text, Key, LANGUAGES, Language};
 use serde_json::json;
 use std::collections::BTreeSet;
 
@@ -10,7 +11,7 @@ const MESSAGE: &str = "torch.OutOfMemoryError: CUDA out of memory. Tried to allo
     11.69 GiB of which 2.68 GiB is free. Including non-PyTorch memory, this process has 7.04 GiB memory in use. Of the \
     allocated memory 6.78 GiB is allocated by PyTorch, and 73.00 MiB is reserved by PyTorch but unallocated.";
 
-/// What the browser says that its person reads.
+/// Sets the languages that the browser requests.
 async fn read(page: &Page, languages: &str) {
     let agent: String = page.value("navigator.userAgent").await;
     page.cdp("Emulation.setUserAgentOverride", json!({ "userAgent": agent, "acceptLanguage": languages })).await;
@@ -21,7 +22,7 @@ async fn language(page: &Page) -> String {
 }
 
 async fn says(page: &Page, selector: &str, language: &Language, key: Key) {
-    let expected = Table::of(language).word(key).to_owned();
+    let expected = table(language.code).word(key).to_owned();
     page.until(
         &format!("{selector} says {expected:?}"),
         &format!("document.querySelector({selector:?})?.textContent === {expected:?}"),
@@ -29,7 +30,7 @@ async fn says(page: &Page, selector: &str, language: &Language, key: Key) {
     .await;
 }
 
-/// Every text that a person sees, hears or is shown on hover, but for what a model wrote.
+/// Returns every text that a user can see, hear or hover over, except a model's text.
 async fn all_words(page: &Page) -> BTreeSet<String> {
     let script =
         "[...document.querySelectorAll('body *:not(.token, .candidate__name, .map__name)')].flatMap((element) => [
@@ -39,19 +40,23 @@ async fn all_words(page: &Page) -> BTreeSet<String> {
     page.value::<Vec<String>>(script).await.into_iter().collect()
 }
 
-/// English texts that another language says in other words.
+/// Returns English texts that differ in the other language.
 fn english_left(words: &BTreeSet<String>, language: &Language) -> Vec<String> {
     let lines = |language: &Language| -> Vec<String> {
         ["budget", "demo", "diagnose", "embed"]
             .iter()
-            .flat_map(|page| Table::packed(language, page).split('\n').map(str::to_owned).collect::<Vec<_>>())
+            .flat_map(|page| packed(language, page).split('\n').map(str::to_owned).collect::<Vec<_>>())
             .collect()
     };
     if let Some(missing) = words.iter().find(|words| words.contains(text::NOT_FETCHED)) {
         return vec![format!("a text was not fetched: {missing}")];
     }
-    let pairs = lines(&LANGUAGES[0]).into_iter().zip(lines(language));
-    let differ: BTreeSet<String> = pairs.filter(|(english, own)| english != own).map(|(english, _)| english).collect();
+    let (english, own) = (lines(&LANGUAGES[0]), lines(language));
+    let pairs = english.into_iter().zip(&own);
+    let mut differ: BTreeSet<String> =
+        pairs.filter(|(english, own)| english != *own).map(|(english, _)| english).collect();
+    // A word such as GPU may be the own word of another text.
+    differ.retain(|english| !own.contains(english));
     words.iter().filter(|words| differ.contains(*words)).cloned().collect()
 }
 
@@ -65,7 +70,7 @@ fn the_browsers_language_is_taken_and_no_word_is_left_in_english() {
             page.open(RUN).await;
             assert_eq!(language(page).await, spoken.code, "{asked}");
             says(page, "#copy-command > span", spoken, text::COPY_COMMAND).await;
-            assert_eq!(page.value::<String>("document.title").await, Table::of(spoken).word(text::TITLE_BUDGET));
+            assert_eq!(page.value::<String>("document.title").await, table(spoken.code).word(text::TITLE_BUDGET));
             page.until("fixes are there", "document.querySelector('.fixes:not(.stale) [data-fix]')").await;
             page.value::<bool>("(document.querySelector('#more').open = true)").await;
             let left = english_left(&all_words(page).await, spoken);
@@ -86,16 +91,16 @@ fn the_other_pages_speak_every_language_too() {
             let words = all_words(page).await;
             let left = english_left(&words, spoken);
             assert!(left.is_empty(), "{}: {left:?}", spoken.code);
-            // With a run whose config has an error in it, and fixes.
-            page.paste("#config", "batch_size = 64\ngradient_accumulation_steps = 1\nfoo = bar(\n").await;
+            // A run with fixes. A text with an error would have none.
+            page.paste("#config", "batch_size = 64\ngradient_accumulation_steps = 1\nfoo = bar(2)\n").await;
             page.until("fixes are there", "document.querySelector('[data-fix] summary')").await;
             let left = english_left(&all_words(page).await, spoken);
             assert!(left.is_empty(), "{}: {left:?}", spoken.code);
-            let size = Table::of(spoken).number("6.14 GiB");
+            let size = table(spoken.code).number("6.14 GiB");
             assert!(words.iter().any(|words| words.contains(&size)), "{}: {words:?}", spoken.code);
 
             page.browser.driver.goto(at("demo.html")).await.expect("the page opens");
-            let can_write = "!document.querySelector('#write')?.disabled";
+            let can_write = "document.querySelector('#write')?.disabled === false";
             page.until("the model is loaded", can_write).await;
             page.fill("#n-tokens", "30").await;
             page.click("#write").await;
@@ -116,7 +121,7 @@ fn the_other_pages_speak_every_language_too() {
             let left = english_left(&all_words(page).await, spoken);
             assert!(left.is_empty(), "{}: {left:?}", spoken.code);
 
-            // In somebody's page; a link with something unknown has its notice.
+            // The calculator in a host page. A link with an unknown key shows a notice.
             let framed = format!("?host=https%3A%2F%2Fdocs.example&lang={}#{RUN}&a%20b=1", spoken.code);
             page.open_link(&format!("{}embed.html{framed}", page.address)).await;
             page.until("fixes are there", "document.querySelector('.fixes:not(.stale) [data-fix]')").await;
@@ -147,19 +152,19 @@ fn a_language_that_is_chosen_keeps_the_run_and_stays() {
         let verdict = page.text("#verdict").await;
         assert!(verdict.contains(",") && !verdict.contains("short"), "{verdict}");
 
-        // The link carries the language, and nothing else of the query.
+        // The link contains the language, and nothing else of the query.
         page.open_link(&format!("{}?lang=de&token=secret#{RUN}", page.address)).await;
         page.click("#copy-link").await;
-        let said = format!("'{}'", Table::of(&LANGUAGES[3]).word(text::COPIED));
+        let said = format!("'{}'", table("de").word(text::COPIED));
         page.until("it is copied", &format!("document.querySelector('#copy-link').textContent.includes({said})")).await;
         let link = page.clipboard().await;
         assert!(link.starts_with(&format!("{}?lang=de#1&", page.address)) && !link.contains("secret"), "{link}");
         let next: String =
             page.value("document.querySelector('.header__pages a:nth-child(2)').getAttribute('href')").await;
-        // The run goes along behind the language.
+        // The run follows the language in the link.
         assert!(next.starts_with("./diagnose.html?lang=de#1&") && !next.contains("secret"), "{next}");
 
-        // A later visit begins in it; an address that asks for another one wins.
+        // A later visit uses the chosen language. A language in the address takes precedence.
         page.open("").await;
         assert_eq!(language(page).await, "de");
         page.open_link(&format!("{}?lang=en", page.address)).await;
@@ -168,10 +173,9 @@ fn a_language_that_is_chosen_keeps_the_run_and_stays() {
 }
 
 #[test]
-fn what_was_pasted_outlives_the_language() {
-    tell("what_was_pasted_outlives_the_language", async |page| {
-        page.browser.driver.goto(format!("{}diagnose.html", page.address)).await.expect("the page opens");
-        page.until("the field is there", "document.querySelector('#message')").await;
+fn pasted_text_survives_language_change() {
+    tell("pasted_text_survives_language_change", async |page| {
+        page.open_diagnose().await;
         page.paste("#message", MESSAGE).await;
         page.paste("#config", "batch_size = 64\ngradient_accumulation_steps = 1\n").await;
         let choose = "const list = document.querySelector('#language'); list.value = 'ja';
@@ -179,7 +183,7 @@ fn what_was_pasted_outlives_the_language() {
         page.script(choose).await;
         page.until("it is Japanese", "document.documentElement.lang === 'ja' && document.querySelector('#message')")
             .await;
-        says(page, "[data-testid=agreement]", &LANGUAGES[2], text::AGREES_EXACTLY).await;
+        says(page, "[data-testid=agreement]", &LANGUAGES[2], text::REQUESTED_AND_ALLOCATED_MATCH).await;
         assert_eq!(page.value::<String>("document.querySelector('#message').value").await, MESSAGE);
         page.open("").await;
     });
@@ -194,7 +198,7 @@ fn no_language_makes_a_page_wider_than_its_window() {
                 page.open_link(&format!("{}?lang={}#{RUN}", page.address, spoken.code)).await;
                 let wide: i64 = page.value("document.documentElement.scrollWidth - innerWidth").await;
                 assert!(wide <= 0, "{} at {size:?}: {wide} too wide", spoken.code);
-                // The heads' controls stay within the window and apart.
+                // The header's controls stay within the window and do not overlap.
                 let cut: Vec<String> = page
                     .value(
                         "[...document.querySelectorAll('.header a, .header select, .header fieldset, .verdict .button')]
@@ -214,10 +218,10 @@ fn a_card_for_forums_and_the_config_are_taken_along() {
         page.open(RUN).await;
         page.click("#copy-card").await;
         page.until("it is copied", "document.querySelector('#copy-card').textContent.includes('Copied')").await;
-        let card = page.clipboard().await;
+        let gpu = page.clipboard().await;
         let link = format!("({}#1&", page.address);
-        assert!(card.starts_with("**Does not fit: ") && card.contains("| best fix | `batch_size = 8, "), "{card}");
-        assert!(card.contains(&link), "{card}");
+        assert!(gpu.starts_with("**Does not fit: ") && gpu.contains("| best fix | `batch_size = 8, "), "{gpu}");
+        assert!(gpu.contains(&link), "{gpu}");
 
         page.paste("#config", "# ä and #, 100 %\nbatch_size = 8\n").await;
         page.script("addEventListener('click', (event) => { event.preventDefault(); window.got = event.target.closest('a').href })")

@@ -1,13 +1,14 @@
-//! Every width, nothing that moves by itself, and nothing that jumps.
+//! The layout at every width. Nothing moves by itself, and nothing jumps.
 
 use crate::page::{LAPTOP, PHONE, Page, Size, tell};
 use std::collections::BTreeMap;
 
 const FITS: &str = "1&batch_size=2&compile=False&gpu=RTX%204070";
 const FAILS: &str = "1&batch_size=64&gpu=RTX%204070";
-const SIZES: [Size; 8] = [(360, 740), PHONE, (768, 1024), (1024, 768), (1280, 720), LAPTOP, (1920, 1080), (3840, 2160)];
+const SIZES: [Size; 9] =
+    [(320, 640), (360, 740), PHONE, (768, 1024), (1024, 768), (1280, 720), LAPTOP, (1920, 1080), (3840, 2160)];
 
-/// Elements that reach beyond the window's right edge and are not in a box that scrolls.
+/// Elements that extend beyond the window's right edge outside a scrolling box.
 const BEYOND: &str = "[...document.body.querySelectorAll('*')]
     .filter((element) => {
         const box = element.getBoundingClientRect();
@@ -17,6 +18,10 @@ const BEYOND: &str = "[...document.body.querySelectorAll('*')]
         return true;
     })
     .map((element) => `${element.tagName} ${element.id} ${element.className?.baseVal ?? element.className}`)";
+
+/// Whether neither column scrolls sideways. On a wide window each column scrolls by itself.
+const INSIDE: &str = "['.budget__run', '.budget__answer'].map((selector) => document.querySelector(selector))
+    .every((column) => column.scrollWidth <= column.clientWidth || getComputedStyle(column).display === 'contents')";
 
 #[test]
 fn no_width_scrolls_sideways() {
@@ -30,15 +35,44 @@ fn no_width_scrolls_sideways() {
                     page.value("document.documentElement.scrollWidth - document.documentElement.clientWidth").await;
                 let beyond: Vec<String> = page.value(BEYOND).await;
                 assert!(excess <= 0 && beyond.is_empty(), "{size:?} scrolls by {excess} px: {beyond:?}");
+                let inside: bool = page.value(INSIDE).await;
+                assert!(inside, "a column of {size:?} scrolls sideways");
             }
         }
-        // The measure can fail.
+        // The longest names, and a long file name without a blank.
+        for language in ["de", "ja", "zh"] {
+            page.browser.driver.goto(format!("{}?lang={language}#{FAILS}", page.address)).await.expect("the page");
+            page.until("the verdict is there", "document.querySelector('#verdict[data-fits]')").await;
+            for size in SIZES.into_iter().chain([(760, 900), (900, 900), (1100, 800)]) {
+                page.resize(size).await;
+                let excess: i64 =
+                    page.value("document.documentElement.scrollWidth - document.documentElement.clientWidth").await;
+                assert!(
+                    excess <= 0,
+                    "{language} {size:?} scrolls by {excess} px: {:?}",
+                    page.value::<Vec<String>>(BEYOND).await
+                );
+            }
+        }
+        page.resize((320, 640)).await;
+        page.open("").await;
+        page.paste("#config", &format!("python train.py config/{}.py", "my_config_".repeat(12))).await;
+        page.until("there is no plan", "document.querySelector('.verdict').dataset.outcome === 'none'").await;
+        let excess: i64 =
+            page.value("document.documentElement.scrollWidth - document.documentElement.clientWidth").await;
+        assert!(excess <= 0, "scrolls by {excess} px: {:?}", page.value::<Vec<String>>(BEYOND).await);
+        page.open(FAILS).await;
+        page.resize(LAPTOP).await;
+        // The checks detect an overflow.
+        page.script("document.querySelector('.budget__answer > *').style.marginRight = '-99px'").await;
+        assert!(!page.value::<bool>(INSIDE).await);
+        page.resize(PHONE).await;
         page.script("document.querySelector('#verdict').style.marginRight = '-99px'; document.querySelector('#verdict').style.width = '5000px'").await;
         assert!(!page.value::<Vec<String>>(BEYOND).await.is_empty());
     });
 }
 
-/// Whether something lies over the text that a person pastes, within its borders.
+/// Whether an element covers the config's text area, within its borders.
 const COVERED: &str = "(() => {
     const text = document.querySelector('#config').getBoundingClientRect();
     return [...document.querySelectorAll('.config__ways > *')].some((way) => {
@@ -48,8 +82,8 @@ const COVERED: &str = "(() => {
 })()";
 
 #[test]
-fn nothing_lies_over_the_config() {
-    tell("nothing_lies_over_the_config", async |page| {
+fn nothing_covers_the_config() {
+    tell("nothing_covers_the_config", async |page| {
         page.open(FAILS).await;
         for size in SIZES {
             page.resize(size).await;
@@ -57,54 +91,142 @@ fn nothing_lies_over_the_config() {
             let room: f64 = page.value("document.querySelector('#config').clientHeight").await;
             assert!(room >= 64.0, "{size:?}: {room} px are less than three lines");
         }
-        // The measure can fail.
+        // The check detects a cover.
         page.script("document.querySelector('.config__ways').style.marginTop = '-40px'").await;
         assert!(page.value::<bool>(COVERED).await);
     });
 }
 
-/// Left, top, width and height of everything that has an id or is a panel, within the document.
+#[test]
+fn wide_page_scrolls_as_one() {
+    tell("wide_page_scrolls_as_one", async |page| {
+        page.open(FAILS).await;
+        for size in [(1024, 768), (1280, 720), LAPTOP, (1280, 900), (1440, 900), (1920, 1080)] {
+            page.resize(size).await;
+            page.until("fixes are offered", "document.querySelector('.fixes:not(.stale) .fixes__fix')").await;
+            for inner in
+                [".budget__run", ".budget__answer", ".problems", ".fixes__body", ".tensors__list", ".phases__scroll"]
+            {
+                let whole = format!(
+                    "(() => {{ const list = document.querySelector('{inner}');
+                        return list.scrollHeight <= list.clientHeight + 1 && list.scrollWidth <= list.clientWidth + 1 }})()"
+                );
+                assert!(page.value::<bool>(&whole).await, "{size:?}: {inner} scrolls by itself");
+            }
+            // The verdict stays at the top of the window.
+            page.script("scrollTo(0, 400)").await;
+            page.until("the window scrolls", "scrollY > 100").await;
+            let top: f64 = page.value("document.querySelector('.verdict').getBoundingClientRect().top").await;
+            assert!((0.0..1.0).contains(&top), "{size:?}: the verdict is at {top}");
+            page.script("scrollTo(0, 0)").await;
+        }
+    });
+}
+
+/// Labels of the chart's axis that are cut.
+const CUT_TICKS: &str = "[...document.querySelectorAll('.chart__tick span')]
+    .filter((label) => label.offsetWidth > 0
+        && (label.scrollWidth > label.clientWidth + 1 || (label.closest('.chart__ticks--phases') && label.scrollHeight > label.clientHeight + 1)))
+    .map((label) => label.textContent)";
+
+#[test]
+fn axis_labels_are_whole() {
+    tell("axis_labels_are_whole", async |page| {
+        for language in ["en", "de", "ja", "zh"] {
+            page.browser.driver.goto(format!("{}?lang={language}#{FAILS}", page.address)).await.expect("the page");
+            page.until("the chart is there", "document.querySelector('.chart__tick')").await;
+            for size in SIZES {
+                page.resize(size).await;
+                let cut: Vec<String> = page.value(CUT_TICKS).await;
+                assert!(cut.is_empty(), "{language} {size:?}: {cut:?}");
+            }
+        }
+        page.open("").await;
+    });
+}
+
+/// Texts of the header, the verdict and the config's head that are cut.
+const CUT_TEXTS: &str =
+    "[...document.querySelectorAll('.header__promise, .header__pages a, #verdict-detail, .config__label')]
+    .filter((text) => text.offsetWidth > 0
+        && (text.scrollWidth > text.clientWidth + 1 && getComputedStyle(text).display !== 'inline'
+            || text.scrollHeight > text.clientHeight + 2 && text.clientHeight > 0))
+    .map((text) => text.textContent)";
+
+#[test]
+fn german_texts_are_whole() {
+    tell("german_texts_are_whole", async |page| {
+        page.browser.driver.goto(format!("{}?lang=de#{FAILS}", page.address)).await.expect("the page");
+        page.until("the verdict is there", "document.querySelector('#verdict[data-fits]')").await;
+        for size in [PHONE, (768, 1024), (1024, 768), (1240, 900), (1280, 900), (1440, 900), (1920, 1080)] {
+            page.resize(size).await;
+            let cut: Vec<String> = page.value(CUT_TEXTS).await;
+            assert!(cut.is_empty(), "{size:?}: {cut:?}");
+            let table = "(() => { const list = document.querySelector('.phases__scroll');
+                return list.scrollWidth <= list.clientWidth })()";
+            assert!(page.value::<bool>(table).await, "{size:?} cuts columns of the phases");
+            // The list of presets has a line of its own, or space for its longest name.
+            let width: f64 = page.value("document.querySelector('#start-from').clientWidth").await;
+            assert!(width >= 224.0, "{size:?}: the presets have {width} px");
+        }
+        // The check detects a cut text.
+        page.script("document.querySelector('#verdict-detail').style.cssText = 'width: 40px; white-space: nowrap; overflow: hidden'").await;
+        assert!(!page.value::<Vec<String>>(CUT_TEXTS).await.is_empty());
+        page.open("").await;
+    });
+}
+
+/// Returns left, top, width and height of every panel and every form control, relative to the document.
 async fn boxes(page: &Page) -> BTreeMap<String, [f64; 4]> {
+    // The verdict stays at the top of a scrolled window.
+    page.script("scrollTo(0, 0)").await;
     let boxes: BTreeMap<String, [f64; 4]> = page
         .value(
-            "Object.fromEntries(['#gpu', '#config', '#problems', '#model', '#batch_size', '#dtype', '#more', '#verdict',
-                '#verdict-detail', '.figures', '#copy-link', '#chart', '.legend', '.fixes', '#tensors', '#phases']
+            "Object.fromEntries(['#gpu', '#config', '#problems', '#model', '#more', '#verdict', '#verdict-detail',
+                '.figures', '.verdict__fixes', '#copy-link', '#chart', '.legend', '.fixes', '#tensors', '#phases']
+                .concat([...document.querySelectorAll('.form [id]')].map((control) => `#${control.id}`))
                 .map((selector) => {
                     const box = document.querySelector(selector).getBoundingClientRect();
                     return [selector, [box.left + scrollX, box.top + scrollY, box.width, box.height]];
                 }))",
         )
         .await;
-    assert_eq!(boxes.len(), 16);
+    assert!(boxes.len() > 32, "only {} boxes", boxes.len());
     boxes
 }
 
-/// PyTorch's message stands below these, and only where a run fails: they give up its line.
-const BELOW_MESSAGE: [&str; 2] = ["#tensors", "#phases"];
+/// Elements below the fixes or PyTorch's message, which have the height of their content. No form control is among them.
+const BELOW: [&str; 2] = ["#tensors", "#phases"];
 
 #[test]
 fn nothing_jumps_between_fits_and_does_not_fit() {
     tell("nothing_jumps_between_fits_and_does_not_fit", async |page| {
-        for size in [LAPTOP, PHONE, (768, 1024), (1024, 768), (1920, 1080)] {
-            page.open(FITS).await;
+        let sizes = [LAPTOP, (320, 640), PHONE, (768, 1024), (1023, 768), (1024, 768), (1920, 1080)];
+        for (language, size) in ["en", "de"].into_iter().flat_map(|language| sizes.map(|size| (language, size))) {
+            page.open_link(&format!("{}?lang={language}#{FITS}", page.address)).await;
             page.resize(size).await;
             let fits = boxes(page).await;
             page.fill("#batch_size", "64").await;
             page.until("it fails", "document.querySelector('#verdict').dataset.fits === 'false'").await;
             let fails = boxes(page).await;
+            // The list of fixes has the height of its content.
+            let n_same = |name: &str| if name == ".fixes" { 3 } else { 4 };
             let moved: Vec<_> = fits
                 .iter()
-                .filter(|(name, at)| !BELOW_MESSAGE.contains(&name.as_str()) && fails[*name] != **at)
+                .filter(|(name, at)| {
+                    let n = n_same(name);
+                    !BELOW.contains(&name.as_str()) && fails[*name][..n] != at[..n]
+                })
                 .collect();
             for (name, at) in &moved {
-                println!("{size:?} {name}: {at:?} becomes {:?}", fails[*name]);
+                println!("{language} {size:?} {name}: {at:?} becomes {:?}", fails[*name]);
             }
-            assert!(moved.is_empty(), "at {size:?} {} boxes move", moved.len());
+            assert!(moved.is_empty(), "{language} {size:?}: {} boxes move", moved.len());
         }
     });
 }
 
-/// Whether the box of an element lies within that of another, to a pixel.
+/// Returns an expression for whether an element's box is within another box, with a tolerance of one pixel.
 fn within(inner: &str, outer: &str) -> String {
     format!(
         "(() => {{
@@ -116,15 +238,15 @@ fn within(inner: &str, outer: &str) -> String {
 }
 
 #[test]
-fn the_phase_that_fails_is_in_sight_and_whole() {
-    tell("the_phase_that_fails_is_in_sight_and_whole", async |page| {
+fn the_phase_that_fails_is_whole() {
+    tell("the_phase_that_fails_is_whole", async |page| {
         for size in [(1280, 720), (1366, 768), (1024, 768), PHONE] {
             page.resize(size).await;
             page.open(FITS).await;
             page.fill("#batch_size", "64").await;
             page.until("it fails", "document.querySelector('#verdict').dataset.fits === 'false'").await;
             let row = "tr:has(.phases__badge--fails)";
-            page.until("the row is scrolled to", &within(row, ".phases__scroll")).await;
+            page.until("the row is whole", &within(row, ".phases__scroll")).await;
             let cell = format!("{row} > td:last-child");
             assert!(page.value::<bool>(&within(&cell, ".phases")).await, "{size:?} cuts the last column off");
             let has_focus = "document.activeElement.id === 'batch_size'";
@@ -134,7 +256,7 @@ fn the_phase_that_fails_is_in_sight_and_whole() {
             let below = "(() => { const row = document.querySelector('.tensors__row');
                 const [name, why] = ['name', 'why'].map((part) => row.querySelector(`.tensors__${part}`).getBoundingClientRect());
                 return why.top >= name.bottom - 1 && why.width > 60; })()";
-            assert!(page.value::<bool>(below).await, "{size:?}: why it is alive has no line");
+            assert!(page.value::<bool>(below).await, "{size:?}: the reason has no line of its own");
             assert!(page.value::<f64>("document.querySelector('.message').offsetHeight").await < 52.0, "{size:?}");
         }
     });
@@ -147,7 +269,7 @@ fn a_phone_shows_the_answer_before_the_form_and_keeps_it_in_sight() {
         page.resize(PHONE).await;
         let tops: Vec<f64> = page
             .value(
-                "['.verdict', '.chart', '.fixes', '.tensors', '.form', '.phases', '.message']
+                "['.verdict', '.verdict__fixes', '.chart', '.form', '.fixes', '.tensors', '.phases', '.message']
                     .map((selector) => document.querySelector(selector).getBoundingClientRect().top)",
             )
             .await;
@@ -157,9 +279,106 @@ fn a_phone_shows_the_answer_before_the_form_and_keeps_it_in_sight() {
             const at = document.elementFromPoint(box.left + box.width / 2, box.top + box.height / 2);
             return at?.className === 'verdict-bar' && box.top === 0;
         })()";
-        assert!(!page.value::<bool>(bar_shows).await, "the verdict stands there twice");
+        assert!(!page.value::<bool>(bar_shows).await, "the verdict is shown twice");
         page.script("document.querySelector('.form').scrollIntoView()").await;
         page.until("the bar keeps the verdict", bar_shows).await;
+    });
+}
+
+/// Rows that a panel cuts, and boxes within panels that scroll by themselves.
+const CUT_ROWS: &str = "['.fixes', '.tensors', '.phases'].flatMap((selector) => {
+    const panel = document.querySelector(selector);
+    const boxes = [...panel.querySelectorAll(':scope > div, :scope > ol')].filter((box) =>
+        getComputedStyle(box).overflow !== 'visible'
+        && (box.scrollHeight > box.clientHeight + 1 || box.scrollWidth > box.clientWidth + 1));
+    const rows = [...panel.querySelectorAll('.fixes__lead, .fixes__fix, .tensors__row, tr > *')];
+    const cut = rows.filter((row) => {
+        const inner = row.getBoundingClientRect();
+        for (let outer = row.parentElement; outer !== panel.parentElement; outer = outer.parentElement) {
+            const box = outer.getBoundingClientRect();
+            if (inner.top < box.top - 1 || inner.bottom > box.bottom + 1
+                || inner.left < box.left - 1 || inner.right > box.right + 1) return true;
+        }
+        return inner.height === 0;
+    });
+    return [...boxes, ...cut, ...(rows.length ? [] : [panel])].map((element) => `${selector}: ${element.className} ${element.textContent.slice(0, 40)}`);
+})";
+
+/// Height of a panel below its last row.
+const BLANK: &str = "document.querySelector('.fixes').getBoundingClientRect().bottom
+    - [...document.querySelectorAll('.fixes__lead, .fixes__fix')].at(-1).getBoundingClientRect().bottom";
+
+#[test]
+fn narrow_panels_show_whole_rows() {
+    tell("narrow_panels_show_whole_rows", async |page| {
+        for language in ["en", "de", "zh", "ja"] {
+            for fragment in [FITS, FAILS] {
+                page.open_link(&format!("{}?lang={language}#{fragment}", page.address)).await;
+                page.until(
+                    "the advice is there",
+                    "document.querySelector('.fixes:not(.stale) :is(.fixes__lead, .fixes__fix)')",
+                )
+                .await;
+                for size in [(320, 640), (360, 740), PHONE, (768, 1024), (1023, 768)] {
+                    page.resize(size).await;
+                    let cut: Vec<String> = page.value(CUT_ROWS).await;
+                    assert!(cut.is_empty(), "{language} {size:?} {fragment}: {cut:?}");
+                    let blank: f64 = page.value(BLANK).await;
+                    assert!(blank < 8.0, "{language} {size:?} {fragment}: {blank} px below the last row are blank");
+                }
+            }
+        }
+        // The checks detect a panel of a fixed height and a column that is cut.
+        page.script("document.querySelector('.fixes__body').style.cssText = 'height: 9rem; overflow-y: auto'").await;
+        assert!(!page.value::<Vec<String>>(CUT_ROWS).await.is_empty());
+        page.open(FITS).await;
+        page.until("the advice is there", "document.querySelector('.fixes__lead')").await;
+        page.script("document.querySelector('.phases__table').style.width = '120%'").await;
+        assert!(!page.value::<Vec<String>>(CUT_ROWS).await.is_empty());
+        page.script("document.querySelector('.fixes').style.height = '40rem'").await;
+        assert!(page.value::<f64>(BLANK).await > 8.0);
+    });
+}
+
+#[test]
+fn a_phone_leads_from_the_verdict_to_the_first_fix() {
+    tell("a_phone_leads_from_the_verdict_to_the_first_fix", async |page| {
+        for size in [(320, 640), PHONE, (768, 1024)] {
+            page.open(FAILS).await;
+            page.resize(size).await;
+            page.until("fixes are offered", "document.querySelector('.fixes:not(.stale) .fixes__fix')").await;
+            let bottom: f64 =
+                page.value("document.querySelector('.verdict__fixes').getBoundingClientRect().bottom").await;
+            assert!(bottom < f64::from(size.1), "{size:?}: the button is below the first screen");
+            assert_eq!(page.text(".verdict__fixes").await, "Possible changes ↓");
+            page.click(".verdict__fixes").await;
+            page.until("the panel is focused", "document.activeElement.id === 'fixes-title'").await;
+            let is_shown = "(() => {
+                const [bar, title, button] = ['.verdict-bar', '#fixes-title', '.fixes__fix .button']
+                    .map((selector) => document.querySelector(selector).getBoundingClientRect());
+                return title.top >= bar.bottom && button.bottom <= innerHeight;
+            })()";
+            page.until("the first fix is in sight", is_shown).await;
+        }
+        page.open(FITS).await;
+        assert_eq!(page.text(".verdict__fixes").await, "Possible changes ↓");
+        page.resize(LAPTOP).await;
+        assert!(page.value::<bool>("document.querySelector('.verdict__fixes').offsetHeight === 0").await);
+    });
+}
+
+#[test]
+fn sliders_of_a_phone_have_room() {
+    tell("sliders_of_a_phone_have_room", async |page| {
+        for (width, least) in [(320, 160.0), (360, 200.0), (390, 230.0), (768, 400.0)] {
+            page.resize((width, 800)).await;
+            let shortest: f64 = page
+                .value(
+                    "Math.min(...[...document.querySelectorAll('.number__range')].map((range) => range.clientWidth))",
+                )
+                .await;
+            assert!(shortest >= least, "at {width} px a slider has {shortest} px");
+        }
     });
 }
 
@@ -171,8 +390,8 @@ const LONGEST: &str = "Math.max(...[...document.querySelectorAll('*')].flatMap((
     })))";
 
 #[test]
-fn who_asks_for_less_motion_gets_none() {
-    tell("who_asks_for_less_motion_gets_none", async |page| {
+fn reduced_motion_disables_animation() {
+    tell("reduced_motion_disables_animation", async |page| {
         assert!(page.value::<f64>(LONGEST).await > 0.0, "nothing moves at all: the next line would prove nothing");
         page.prefer(&[("prefers-reduced-motion", "reduce")]).await;
         assert_eq!(page.value::<f64>(LONGEST).await, 0.0, "seconds");

@@ -1,23 +1,23 @@
-//! Pastes of megabytes: each field answers as it does for a small text, and lays out no more of them than it shows.
+//! Pastes of megabytes. Each field reacts as to a short text, and lays out only the part that it shows.
 
 use crate::page::{Page, tell};
 use serde_json::Value;
 use std::time::{Duration, Instant};
 
-/// The longest text that is read whole.
+/// Length in characters of the longest text that is read completely.
 const LENGTH: usize = 5_000_000;
-/// Characters that a field may hold of a long text: its two ends.
+/// Maximum number of characters of a long text that a field shows: its two ends.
 const SHOWN_MAX: u64 = 10_000;
-/// The time that a paste of any size may take. A browser's own text area takes more than four minutes for this one.
+/// Time limit for a paste of any size. A plain text area takes more than four minutes for this one.
 const PASTE_MAX: Duration = Duration::from_secs(15);
 
-/// A log of a run, as long as that, which ends with what matters.
+/// Returns a log of [`LENGTH`] that ends with `end`.
 fn long(end: &str) -> String {
     let line = "iter 100: loss 3.1415, time 250.00ms, mfu 30.00%\n";
     format!("{}{end}", line.repeat((LENGTH - end.len()) / line.len()))
 }
 
-/// Pastes into a field in the place of all that is in it; gives the time until the page has drawn what came of it.
+/// Replaces a field's text by pasting. Returns the time until the page is drawn with the result.
 async fn paste(page: &Page, selector: &str, text: &str) -> Duration {
     page.allow_clipboard().await;
     page.promise(&format!("{{ await navigator.clipboard.writeText({}) }}", Value::from(text))).await;
@@ -27,6 +27,24 @@ async fn paste(page: &Page, selector: &str, text: &str) -> Duration {
     page.press_with_control('v').await;
     page.promise("{ await new Promise((r) => requestAnimationFrame(() => requestAnimationFrame(r))) }").await;
     start.elapsed()
+}
+
+/// Pastes [`LENGTH`] digits into every one-line field and text area that is shown, and checks that each takes little.
+async fn assert_fields_bounded(page: &Page, n_fields_min: usize) {
+    let fields: Vec<String> = page
+        .value(
+            "[...document.querySelectorAll('textarea, input')].filter((field) => field.checkVisibility()
+               && !field.disabled && !['checkbox', 'radio', 'range', 'file'].includes(field.type)).map((field) => field.id)",
+        )
+        .await;
+    assert!(fields.len() >= n_fields_min, "{fields:?}");
+    let text = "7".repeat(LENGTH);
+    for id in fields {
+        let took = paste(page, &format!("#{id}"), &text).await;
+        let length: u64 = page.value(&format!("document.getElementById('{id}').value.length")).await;
+        assert!((1..SHOWN_MAX).contains(&length), "{id} has {length} characters");
+        assert!(took < PASTE_MAX, "{id}: {took:?}");
+    }
 }
 
 async fn assert_bounded(page: &Page, id: &str, text: &str) {
@@ -46,17 +64,17 @@ fn the_calculator_answers_a_paste_of_5_mb() {
         page.until("it is read", "document.querySelector('#batch_size').value === '3'").await;
         assert!(took < PASTE_MAX, "{took:?}");
         assert_bounded(page, "config", &text).await;
-        // The form still writes into it, and the copy is whole.
+        // The form still changes the text, and the copy is complete.
         page.fill("#batch_size", "4").await;
         page.until("the verdict follows", "document.querySelector('#batch_size-range').value === '4'").await;
         page.click("#copy-config").await;
         page.until("it is copied", "document.querySelector('#copy-config').textContent.includes('Copied')").await;
         assert_eq!(page.clipboard().await, text.replacen("= 3", "= 4", 1));
-        // Another paste replaces it, whatever its size.
+        // Another paste of any size replaces the text.
         page.paste("#config", "batch_size = 5\n").await;
         assert!(page.value::<bool>("document.querySelector('[data-testid=config-long]') === null").await);
         page.until("it is read", "document.querySelector('#batch_size').value === '5'").await;
-        // Into a text, where the caret is.
+        // A paste inserts at the caret.
         page.paste("#config", "n_layer = 6\n").await;
         page.script("const area = document.querySelector('#config'); area.focus(); area.setSelectionRange(0, 0)").await;
         let text = format!("batch_size = 7\n{}", "# more\n".repeat(20_000));
@@ -79,9 +97,7 @@ fn the_calculator_answers_a_paste_of_5_mb() {
 #[test]
 fn diagnose_and_embed_answer_a_paste_of_5_mb() {
     tell("diagnose_and_embed_answer_a_paste_of_5_mb", async |page| {
-        let link = format!("{}diagnose.html", page.address);
-        page.browser.driver.goto(&link).await.expect("the page opens");
-        page.until("the field is there", "document.querySelector('#message')").await;
+        page.open_diagnose().await;
         let message = long(
             "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 6.14 GiB. GPU 0 has a total capacity of 11.69 GiB of \
              which 2.68 GiB is free.\n",
@@ -109,5 +125,47 @@ fn diagnose_and_embed_answer_a_paste_of_5_mb() {
             .await;
         assert!(took < PASTE_MAX, "{took:?}");
         assert_bounded(page, "config", &config).await;
+        // Lines without settings.
+        let log = "iter 100: loss 3.2109, time 123.45ms, mfu 12.34%\n".repeat(LENGTH / 49);
+        let took = paste(page, "#config", &log).await;
+        println!("lines of a log, {} bytes: {took:?}", log.len());
+        page.until("the lines follow", "!document.querySelector('#snippet').textContent.includes('--batch_size=64')")
+            .await;
+        assert!(took < PASTE_MAX, "{took:?}");
+        assert_bounded(page, "config", &log).await;
+    });
+}
+
+#[test]
+fn every_field_takes_a_bounded_paste() {
+    tell("every_field_takes_a_bounded_paste", async |page| {
+        page.click("#more > summary").await;
+        assert_fields_bounded(page, 12).await;
+        for (name, n_fields_min, shown) in
+            [("demo.html", 6, "#n-tokens"), ("diagnose.html", 2, "#message"), ("embed.html", 3, "#snippet")]
+        {
+            page.browser.driver.goto(format!("{}{name}", page.address)).await.expect("the page opens");
+            page.until("the form is drawn", &format!("document.querySelector('{shown}')")).await;
+            assert_fields_bounded(page, n_fields_min).await;
+        }
+    });
+}
+
+#[test]
+fn demo_writes_after_a_long_prompt() {
+    tell("demo_writes_after_a_long_prompt", async |page| {
+        page.browser.driver.goto(format!("{}demo.html", page.address)).await.expect("the page opens");
+        page.until("the model is loaded", "document.querySelector('#write')?.disabled === false").await;
+        let prompt = "Once upon a time there was a cat. ".repeat(LENGTH / 34);
+        let took = paste(page, "#prompt", &prompt).await;
+        println!("a prompt of {} bytes: {took:?}", prompt.len());
+        assert!(took < PASTE_MAX, "{took:?}");
+        assert_bounded(page, "prompt", &prompt).await;
+        page.fill("#n-tokens", "20").await;
+        page.click("#write").await;
+        page.until("the text ends", "document.querySelector('[data-testid=ended]').textContent !== ''").await;
+        assert!(page.text("[data-testid=cut]").await.contains("last 128"));
+        page.click("[data-testid=prompt-long] button").await;
+        page.until("it is cleared", "document.querySelector('#prompt').value === ''").await;
     });
 }

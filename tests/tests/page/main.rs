@@ -1,9 +1,9 @@
-//! The page as people use it: the real program serves the real page to headless Chromium.
+//! Tests of the page as users see it. The real program serves the real page to headless Chromium.
 //!
-//! `HEADROOM_BIN`, `HEADROOM_DIST`, `CHROMIUM` and `CHROMEDRIVER` name what this takes, and `HEADROOM_AXE` axe-core's
-//! script; `cargo xtask test` sets them. What a machine lacks is counted as skipped.
+//! `HEADROOM_BIN`, `HEADROOM_DIST`, `CHROMIUM` and `CHROMEDRIVER` name what the tests need, and `HEADROOM_AXE`
+//! axe-core's script. `cargo xtask test` sets them. A test that lacks one is counted as skipped.
 //!
-//! Every test ends by looking at what the browser wrote into its console and which addresses it asked for.
+//! Every test ends with a check of the browser's console and of the requested addresses.
 
 mod accessible;
 mod agent;
@@ -11,26 +11,30 @@ mod bench;
 mod browser;
 mod builtin;
 mod carried;
+mod chart;
 mod code_changes;
 mod demo;
 mod diagnose;
+mod documentation;
 mod embed;
 mod embed_page;
+mod environment;
 mod gpu_field;
+mod history;
 mod journey;
 mod keyboard;
 mod languages;
 mod layout;
 mod long_text;
-mod means;
 mod numbers;
 mod page;
 mod plain_host;
 mod problems;
+mod reading;
 mod rig;
 mod rig_alerts;
 #[cfg(unix)]
-mod rig_card;
+mod rig_gpu;
 mod rig_runs;
 #[cfg(unix)]
 mod rig_training;
@@ -40,7 +44,7 @@ mod static_host;
 mod targets;
 mod unread;
 
-/// A run as nanoGPT's `config/train_gpt2.py` sets it up: its values, our words.
+/// The values of nanoGPT's `config/train_gpt2.py`, in our own words.
 const TRAIN_GPT2: &str = "\
 # GPT-2 (124M) on OpenWebText, for a node of eight cards
 # torchrun --standalone --nproc_per_node=8 train.py config/train_gpt2.py
@@ -66,10 +70,10 @@ log_interval = 10
 weight_decay = 1e-1
 ";
 
-/// The look at the console that ends every test can fail: an error and a refused request are both in it.
+/// The check at the end of every test detects a console error and a refused request.
 #[test]
-fn what_a_page_does_wrong_is_noticed() {
-    page::tell("what_a_page_does_wrong_is_noticed", async |page| {
+fn page_errors_are_noticed() {
+    page::tell("page_errors_are_noticed", async |page| {
         page.assert_quiet().await;
         page.script("console.error('a line of ours')").await;
         page.promise("fetch('http://127.0.0.2:1/').catch(() => 0)").await;

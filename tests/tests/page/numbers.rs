@@ -1,35 +1,35 @@
-//! Every number of the page, as text and as bytes, so that two windows can be compared.
+//! Every number of the page, as text and in bytes, to compare two windows.
 
 use crate::page::Page;
 use serde::Deserialize;
 
-/// What a person reads off the page.
+/// The numbers that a user reads on the page.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct Numbers {
     /// The verdict's first line.
     pub verdict: String,
     /// The sentence after it.
     pub detail: String,
-    /// Bytes left, negative if missing.
+    /// Bytes left at the peak, negative if the run does not fit.
     pub headroom_bytes: i64,
-    /// The figures beside the verdict: what is read and what is on them.
+    /// The figures beside the verdict: visible text and tooltip.
     pub figures: Vec<[String; 2]>,
     /// The table of phases.
     pub phases: Vec<Phase>,
-    /// The tensors that are listed, each as text and bytes.
+    /// The listed tensors, each as text and in bytes.
     pub tensors: Vec<(String, u64)>,
-    /// PyTorch's message, where the run fails.
+    /// PyTorch's message if the run fails.
     pub message: Option<String>,
 }
 
-/// A row of the table: peak of live bytes, `max_memory_allocated`, `max_memory_reserved`.
+/// A row of the table of phases.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct Phase {
-    /// Its name in JSON.
+    /// The phase's name in JSON.
     pub name: String,
     /// The row's text.
     pub text: String,
-    /// Its counts.
+    /// Peak of live bytes, `max_memory_allocated` and `max_memory_reserved`, in bytes.
     pub bytes: [u64; 3],
 }
 
@@ -53,17 +53,17 @@ const READ: &str = "(() => {
 })()";
 
 impl Numbers {
-    /// Reads them off a page.
+    /// Reads the numbers of a page.
     pub async fn read(page: &Page) -> Self {
         let numbers: Self = page.value(READ).await;
-        // Two empty lists would be the same.
+        // Two empty lists would compare as equal.
         assert!(numbers.figures.len() >= 5 && numbers.phases.len() >= 10, "{numbers:?}");
         assert!(!numbers.tensors.is_empty(), "{numbers:?}");
         numbers
     }
 }
 
-/// What differs first between two windows.
+/// Returns the first difference between two windows, or `None`.
 pub fn difference(one: &Numbers, other: &Numbers) -> Option<String> {
     let differs = |what: &str, one: &dyn std::fmt::Debug, other: &dyn std::fmt::Debug| {
         let (one, other) = (format!("{one:?}"), format!("{other:?}"));
@@ -85,7 +85,7 @@ pub fn assert_same(one: &Numbers, other: &Numbers) {
     }
 }
 
-/// The comparison itself can fail: one falsified number, anywhere, is found.
+/// The comparison detects any single changed number.
 #[test]
 fn a_falsified_number_is_found() {
     let phase = Phase { name: "eval".to_owned(), text: "evaluation 1.50 GiB".to_owned(), bytes: [1, 2, 3] };

@@ -1,6 +1,6 @@
-//! The page in a browser: what a person does to it, and what they see.
+//! Drives the page in a browser: user actions, and what the page shows.
 
-use crate::{browser::Browser, means::Means, numbers::Numbers};
+use crate::{browser::Browser, environment::Means, numbers::Numbers};
 use headroom_tests::server::Server;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -11,34 +11,34 @@ use std::{
 };
 use thirtyfour::{By, Key, TypingData, WebElement, error::WebDriverErrorInner};
 
-/// How long anything may take to show; far more than it does, as machines are shared.
-const WAIT_MAX: Duration = Duration::from_secs(20);
-const POLL_EVERY: Duration = Duration::from_millis(20);
+/// Timeout for anything to appear. Far above the usual time, because machines are shared.
+const WAIT_MAX: Duration = Duration::from_secs(60);
+const POLL_EVERY: Duration = Duration::from_millis(40);
 
-/// How long a page may move under a click before something is in its way for good.
-const MOVES_MAX: Duration = Duration::from_secs(3);
+/// Timeout for a click on an element that moves or is covered.
+const MOVES_MAX: Duration = Duration::from_secs(20);
 
 /// A window's width and height in CSS pixels.
 pub type Size = (u32, u32);
-/// A laptop's.
+/// A laptop's window.
 pub const LAPTOP: Size = (1280, 800);
-/// A phone's.
+/// A phone's window.
 pub const PHONE: Size = (390, 844);
 
-/// A page that is open, with the browser and the server behind it.
+/// An open page with its browser and its server.
 pub struct Page {
-    /// The browser.
+    /// The browser that shows the page.
     pub browser: Browser,
-    /// The page's address, ending in a slash.
+    /// The page's base URL, with a trailing slash.
     pub address: String,
-    /// Beginnings of other addresses that it may ask: those of files of ours on another host.
+    /// URL prefixes of other hosts that the page may request: those of Headroom's files on another host.
     also: Vec<String>,
     server: Option<Server>,
-    /// The program, to ask it the same question.
+    /// Path of the `headroom` binary, to compare the page with the command line.
     pub headroom: PathBuf,
 }
 
-/// Opens the page as `headroom serve` serves it, runs `story`, and looks at the console and the network after it.
+/// Opens the page as `headroom serve` serves it and runs `story`. Afterwards checks the console and the network log.
 pub fn tell(test: &str, story: impl AsyncFnOnce(&Page)) {
     let Some(means) = Means::of(test) else { return };
     let server = Server::start(&means.headroom);
@@ -46,7 +46,7 @@ pub fn tell(test: &str, story: impl AsyncFnOnce(&Page)) {
     tell_at(test, &means, &address, Some(server), story);
 }
 
-/// The same in a browser with other flags, and with nothing opened yet: the story says which page it is of.
+/// Runs `story` as [`tell`] does, in a browser with extra flags. No page is opened before `story`.
 pub fn tell_with(test: &str, flags: &[&str], story: impl AsyncFnOnce(&Page)) {
     let Some(means) = Means::of(test) else { return };
     let server = Server::start(&means.headroom);
@@ -54,7 +54,7 @@ pub fn tell_with(test: &str, flags: &[&str], story: impl AsyncFnOnce(&Page)) {
     tell_in(test, &means, flags, &address, &[], Some(server), story);
 }
 
-/// The same for a page at any address.
+/// Runs `story` as [`tell`] does, on a page at any address.
 pub fn tell_at(test: &str, means: &Means, address: &str, server: Option<Server>, story: impl AsyncFnOnce(&Page)) {
     tell_of(test, means, address, &[], server, async |page| {
         page.open("").await;
@@ -62,7 +62,8 @@ pub fn tell_at(test: &str, means: &Means, address: &str, server: Option<Server>,
     });
 }
 
-/// The same for a page of somebody's, which is not opened yet, and may ask those other addresses too.
+/// Runs `story` as [`tell_at`] does, on a host page that is not opened before `story`. The page may also request the
+/// addresses in `also`.
 pub fn tell_of(
     test: &str,
     means: &Means,
@@ -88,36 +89,42 @@ fn tell_in(
         let browser = Browser::start(means, flags).await;
         Page { browser, address: address.to_owned(), also: also.to_vec(), server, headroom: means.headroom.clone() }
     });
-    let told = catch_unwind(AssertUnwindSafe(|| {
+    let outcome = catch_unwind(AssertUnwindSafe(|| {
         runtime.block_on(async {
             page.resize(LAPTOP).await;
             story(&page).await;
             page.assert_quiet().await;
         });
     }));
-    if told.is_err() {
+    if outcome.is_err() {
         runtime.block_on(page.leave_picture(test));
     }
     let Page { browser, server, .. } = page;
     let quit = runtime.block_on(browser.driver.clone().quit());
     drop((browser, server, runtime));
-    told.map(|()| quit.expect("Chromium ends")).unwrap_or_else(|panic| resume_unwind(panic));
+    outcome.map(|()| quit.expect("Chromium ends")).unwrap_or_else(|panic| resume_unwind(panic));
 }
 
 impl Page {
-    /// Opens the page, with a fragment or none, and waits until it has answered.
+    /// Opens the page, with a fragment if it is not empty, and waits for the verdict.
     pub async fn open(&self, fragment: &str) {
         let hash = if fragment.is_empty() { "" } else { "#" };
         self.open_link(&format!("{}{hash}{fragment}", self.address)).await;
     }
 
-    /// Opens a link.
+    /// Opens a link and waits for the verdict.
     pub async fn open_link(&self, link: &str) {
         self.browser.driver.goto(link).await.expect("the page opens");
         self.until("the verdict is there", "document.querySelector('#verdict[data-fits]')").await;
     }
 
-    /// The command line's answer to the same question; a run that does not fit is an answer too.
+    /// Opens Diagnose without a message.
+    pub async fn open_diagnose(&self) {
+        self.browser.driver.goto(format!("{}diagnose.html", self.address)).await.expect("the page opens");
+        self.until("the field is there", "document.querySelector('#message')").await;
+    }
+
+    /// Returns the plan of the command line for the same configuration. A run that does not fit has a plan too.
     pub fn command_line(&self, config: &Path, arguments: &[&str]) -> Value {
         let mut command = std::process::Command::new(&self.headroom);
         let output = command.arg("plan").arg(config).args(arguments).arg("--json").output().expect("headroom runs");
@@ -125,19 +132,19 @@ impl Page {
             .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&output.stderr)))
     }
 
-    /// What a script returns.
+    /// Runs a script and returns its result.
     pub async fn script(&self, script: &str) -> Value {
         let result = self.browser.driver.execute(script, Vec::new()).await;
         result.unwrap_or_else(|error| panic!("{script}: {error}")).json().clone()
     }
 
-    /// What an expression comes to.
+    /// Evaluates a JavaScript expression.
     pub async fn value<T: DeserializeOwned>(&self, expression: &str) -> T {
         let value = self.script(&format!("return {expression}")).await;
         serde_json::from_value(value.clone()).unwrap_or_else(|error| panic!("{expression} is {value}: {error}"))
     }
 
-    /// What a promise comes to. The browser waits for it.
+    /// Evaluates an expression and awaits its promise in the browser.
     pub async fn promise(&self, expression: &str) -> Value {
         let script = format!(
             "const done = arguments[arguments.length - 1];
@@ -149,54 +156,79 @@ impl Page {
         result.json()["value"].clone()
     }
 
-    /// Waits until an expression is true, and fails with what was waited for.
+    /// Waits until an expression is true. An expression that throws, such as one on an element that the page has not
+    /// yet, is not true. Panics with `what` after the timeout.
     pub async fn until(&self, what: &str, expression: &str) {
         self.until_for(WAIT_MAX, what, expression).await;
     }
 
-    /// The same, of what takes its time.
+    /// Waits like [`Self::until`], with a timeout of `most`.
     pub async fn until_for(&self, most: Duration, what: &str, expression: &str) {
         let start = Instant::now();
-        while !self.value::<bool>(&format!("Boolean({expression})")).await {
-            assert!(start.elapsed() < most, "waited in vain until {what}: {expression}");
+        // The page's exceptions are part of the message: a misspelt expression never becomes true.
+        let script = format!("try {{ return Boolean({expression}) }} catch (error) {{ return `${{error}}` }}");
+        loop {
+            let value = self.script(&script).await;
+            if value == true {
+                return;
+            }
+            assert!(start.elapsed() < most, "timed out waiting until {what}: {expression} is {value}");
             tokio::time::sleep(POLL_EVERY).await;
         }
     }
 
-    /// A command of the browser's own protocol.
+    /// Waits until an expression is a text that contains `words`, and returns the text. White space counts as one blank.
+    /// Panics with the last text after the timeout.
+    pub async fn until_says(&self, expression: &str, words: &str) -> String {
+        let start = Instant::now();
+        let script = format!(
+            "try {{ return `${{{expression} ?? ''}}`.replace(/\\s+/g, ' ') }} catch (error) {{ return `${{error}}` }}"
+        );
+        loop {
+            let value = self.script(&script).await;
+            let text = value.as_str().unwrap_or_default();
+            if text.contains(words) {
+                return text.to_owned();
+            }
+            assert!(start.elapsed() < WAIT_MAX, "waited in vain for {words:?}: {expression} is {text:?}");
+            tokio::time::sleep(POLL_EVERY).await;
+        }
+    }
+
+    /// Sends a command of the Chrome DevTools Protocol.
     pub async fn cdp(&self, method: &str, parameters: Value) -> Value {
         let answer = self.browser.driver.cdp().send_raw(method, parameters).await;
         answer.unwrap_or_else(|error| panic!("{method}: {error}"))
     }
 
-    /// Gives the window's inside a size, also one that a real window cannot have.
+    /// Sets the viewport's size, which may be one that a real window cannot have.
     pub async fn resize(&self, (width, height): Size) {
         let size = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false });
         self.cdp("Emulation.setDeviceMetricsOverride", size).await;
         self.until("the window has its size", &format!("innerWidth === {width} && innerHeight === {height}")).await;
-        // What was laid out for the size before is laid out and drawn anew.
+        // Two frames pass before everything of the previous size is laid out and drawn again.
         self.promise("{ await new Promise((r) => requestAnimationFrame(() => requestAnimationFrame(r))) }").await;
     }
 
-    /// Says what the person's system asks for, as "prefers-color-scheme".
+    /// Emulates media features such as `prefers-color-scheme`.
     pub async fn prefer(&self, features: &[(&str, &str)]) {
         let features: Vec<_> = features.iter().map(|(name, value)| json!({ "name": name, "value": value })).collect();
         self.cdp("Emulation.setEmulatedMedia", json!({ "features": features })).await;
     }
 
-    /// An element.
+    /// Returns the element that matches a CSS selector.
     pub async fn find(&self, selector: &str) -> WebElement {
         let found = self.browser.driver.find(By::Css(selector)).await;
         found.unwrap_or_else(|error| panic!("{selector}: {error}"))
     }
 
-    /// What an element says, blanks pressed together.
+    /// Returns an element's text, with runs of whitespace collapsed.
     pub async fn text(&self, selector: &str) -> String {
         self.value(&format!("document.querySelector({selector:?}).textContent.replace(/\\s+/g, ' ').trim()")).await
     }
 
-    /// Clicks, after scrolling as a person would: to the middle, where nothing that floats is in the way. What moves away
-    /// meanwhile, as a frame does that takes its height, is aimed at again.
+    /// Scrolls an element to the middle of the window, where nothing floating covers it, and clicks it. Tries again if
+    /// the element moves meanwhile, as when a frame takes its height.
     pub async fn click(&self, selector: &str) {
         let start = Instant::now();
         loop {
@@ -212,7 +244,7 @@ impl Page {
         }
     }
 
-    /// Presses keys, one after the other, wherever the focus is.
+    /// Presses keys in sequence on the focused element.
     pub async fn press(&self, keys: impl Into<TypingData>) {
         let chain = self.browser.driver.action_chain().send_keys(keys);
         chain.perform().await.expect("the keys are pressed");
@@ -224,14 +256,14 @@ impl Page {
         chain.key_up(key).key_up(Key::Control).perform().await.expect("the keys are pressed");
     }
 
-    /// Puts a text in the place of a field's.
+    /// Replaces a field's text by typing.
     pub async fn fill(&self, selector: &str, text: &str) {
         self.click(selector).await;
         self.press_with_control('a').await;
         self.press(text).await;
     }
 
-    /// Pastes a text in the place of a field's, from the clipboard.
+    /// Replaces a field's text by pasting from the clipboard.
     pub async fn paste(&self, selector: &str, text: &str) {
         self.allow_clipboard().await;
         let text = Value::from(text);
@@ -243,43 +275,43 @@ impl Page {
         self.until("the text is pasted", &same).await;
     }
 
-    /// What is on the clipboard.
+    /// Returns the clipboard's text.
     pub async fn clipboard(&self) -> String {
         self.allow_clipboard().await;
         let text = self.promise("navigator.clipboard.readText()").await;
         text.as_str().expect("a text").to_owned()
     }
 
-    /// As a person's answer to the browser's question would.
+    /// Grants access to the clipboard, as a user would when the browser asks.
     pub async fn allow_clipboard(&self) {
         let permissions = json!({ "permissions": ["clipboardReadWrite", "clipboardSanitizedWrite"] });
         self.cdp("Browser.grantPermissions", permissions).await;
     }
 
-    /// Chooses a card by its name in the list.
-    pub async fn choose_card(&self, name: &str) {
+    /// Chooses a GPU by its name in the list.
+    pub async fn choose_gpu(&self, name: &str) {
         self.fill("#gpu", name).await;
         let choice = format!(
             "[...document.querySelectorAll('#gpu-list [role=option]')].find((o) => o.firstElementChild?.textContent === {name:?})"
         );
-        self.until("the card is in the list", &choice).await;
+        self.until("the GPU is in the list", &choice).await;
         let id: String = self.value(&format!("{choice}.id")).await;
         self.click(&format!("#{id}")).await;
         self.until("the list is closed", "document.querySelector('#gpu').ariaExpanded === 'false'").await;
         assert_eq!(self.value::<String>("document.querySelector('#gpu').value").await, name);
     }
 
-    /// Every number that is shown.
+    /// Returns every number that the page shows.
     pub async fn numbers(&self) -> Numbers {
         Numbers::read(self).await
     }
 
-    /// Whether the run fits, as the verdict says.
+    /// Returns whether the run fits according to the verdict.
     pub async fn fits(&self) -> bool {
         self.value::<String>("document.querySelector('#verdict').dataset.fits").await == "true"
     }
 
-    /// Nothing in the console, and nothing asked of anyone else.
+    /// Checks that the console is empty and that the page requested nothing from other hosts.
     pub async fn assert_quiet(&self) {
         let console = self.browser.console().await;
         assert!(console.is_empty(), "the console is not empty:\n{}", console.join("\n"));
@@ -288,10 +320,10 @@ impl Page {
         let ours = || self.also.iter().chain([&self.address]).map(String::as_str).chain(["data:"]);
         let is_ours = |request: &&String| ours().any(|beginning| request.starts_with(beginning));
         let foreign: Vec<_> = requests.iter().filter(|request| !is_ours(request)).collect();
-        assert!(foreign.is_empty(), "the page asks others: {foreign:?}");
+        assert!(foreign.is_empty(), "the page requests other origins: {foreign:?}");
     }
 
-    /// Leaves a picture of a page that failed a test.
+    /// Saves a screenshot of the page of a failed test.
     #[expect(clippy::print_stdout, reason = "a failed test says where its picture is")]
     async fn leave_picture(&self, test: &str) {
         let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{test}.png"));

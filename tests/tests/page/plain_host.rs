@@ -1,4 +1,4 @@
-//! A host that knows nothing of what it serves: files by their names, types by their endings, no other header.
+//! A static file host. It serves files by name with a type by suffix, and sends no other header.
 
 use std::{
     fs,
@@ -9,31 +9,31 @@ use std::{
     thread,
 };
 
-/// Where the files lie, as a site's part would.
+/// The subdirectory of the files, like a part of a site.
 const FOLDER: &str = "/some/sub/";
 
-/// The host.
+/// A static file host.
 pub struct PlainHost {
-    /// The folder's address, ending in a slash.
+    /// The directory's URL, with a trailing slash.
     pub address: String,
     files: Arc<Files>,
 }
 
 struct Files {
     folder: PathBuf,
-    /// Words in its pages that become others as they are sent.
+    /// A text in the pages, and its replacement when they are sent.
     written_in: Option<(String, String)>,
-    /// What was asked for and is not there.
+    /// Requested paths without a file.
     missing: Mutex<Vec<String>>,
 }
 
 impl PlainHost {
-    /// Serves until the process ends.
+    /// Starts a host that serves until the process ends.
     pub fn start(folder: &Path) -> Self {
         Self::serve(folder, None)
     }
 
-    /// The same, with words in its pages that are only known now.
+    /// Starts a host that replaces `words` in its pages by `become_words`, which is known only at run time.
     pub fn start_with(folder: &Path, words: &str, become_words: &str) -> Self {
         Self::serve(folder, Some((words.to_owned(), become_words.to_owned())))
     }
@@ -52,15 +52,15 @@ impl PlainHost {
         Self { address, files }
     }
 
-    /// The same folder by the name that makes it another site to a browser, not only another origin.
+    /// Returns the URL by another host name, which makes the pages another site to a browser, not only another origin.
     pub fn address_as_other_site(&self) -> String {
         self.address.replace("127.0.0.1", "localhost")
     }
 
-    /// Fails where something was asked for that is not there.
+    /// Checks that every requested file exists.
     pub fn assert_complete(&self) {
         let missing = self.files.missing.lock().expect("no panic");
-        assert!(missing.is_empty(), "asked for in vain: {missing:?}");
+        assert!(missing.is_empty(), "failed requests: {missing:?}");
     }
 }
 

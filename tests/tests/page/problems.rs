@@ -1,4 +1,4 @@
-//! What cannot be read is said, with its place, and never in the way.
+//! Problems of the input are shown with their place. A run that stops, or a field that is invalid, has no plan.
 
 use crate::{
     TRAIN_GPT2,
@@ -25,7 +25,7 @@ fn a_line_that_cannot_be_evaluated_is_named_and_gives_no_plan() {
         }
         assert_eq!(page.text("#verdict").await, "No plan: block_size cannot be read");
 
-        // The place leads there.
+        // The link selects the place.
         page.click("#problems .problems__place").await;
         let selected =
             "document.getElementById('config').value.slice(0, document.getElementById('config').selectionStart)";
@@ -37,17 +37,19 @@ fn a_line_that_cannot_be_evaluated_is_named_and_gives_no_plan() {
 #[test]
 fn fields_keep_what_they_do_not_take_and_say_so() {
     tell("fields_keep_what_they_do_not_take", async |page| {
-        // Each key that makes sense is taken as it comes: what is kept is the last that did.
-        for (field, typed, kept) in [
-            ("other-processes", "abc", "0"),
-            ("other-processes", "-1", "0"),
-            ("other-processes", "1,024", "1.02"),
-            ("batch_size", "8.5", "8"),
-            ("batch_size", "-3", "12"),
-            ("eval_iters", "x", "200"),
-            ("world_size", "0", "1"),
-            ("torch", "latest", "2.11"),
-            ("context", "much", ""),
+        for (field, label, typed, valid) in [
+            ("other-processes", "Other programs, GiB", "abc", "0"),
+            ("other-processes", "Other programs, GiB", "-1", "0"),
+            ("other-processes", "Other programs, GiB", "1,024", "1"),
+            ("batch_size", "batch_size", "8.5", "8"),
+            ("batch_size", "batch_size", "-3", "12"),
+            ("batch_size", "batch_size", "1e99", "12"),
+            ("dropout", "dropout", "5", "0.5"),
+            ("eval_iters", "eval_iters", "x", "200"),
+            ("eval_interval", "eval_interval", "0", "1000"),
+            ("world_size", "Processes (DDP)", "0", "1"),
+            ("torch", "PyTorch", "latest", "2.11"),
+            ("context", "CUDA context, MiB", "much", "480"),
         ] {
             page.open("").await;
             page.value::<bool>("(document.querySelector('#more').open = true)").await;
@@ -57,13 +59,35 @@ fn fields_keep_what_they_do_not_take_and_say_so() {
             page.press(Key::Tab).await;
             assert_eq!(page.value::<String>(&format!("{input}.value")).await, typed, "{field} loses {typed}");
             let reason = page.text(&format!("#{field}-fault")).await;
-            assert!(reason.starts_with("Not a"), "{field} says {reason:?} of {typed}");
-            if !kept.is_empty() {
-                assert!(reason.ends_with(&format!("; {kept} stays")), "{field} says {reason:?} of {typed}");
+            assert!(reason.starts_with("Not a"), "{field} shows {reason:?} for {typed}");
+            // The reason is visible beside the field, and no verdict of the value before is left.
+            let fault = format!("document.getElementById('{field}-fault')");
+            assert_eq!(page.value::<String>(&format!("getComputedStyle({fault}).opacity")).await, "1", "{field}");
+            assert_eq!(page.text("#verdict").await, format!("No plan: {label} cannot be read"));
+            assert_eq!(page.text("#verdict-detail").await, reason);
+            let outcome = "document.querySelector('.verdict').dataset.outcome";
+            assert_eq!(page.value::<String>(outcome).await, "none", "{field}");
+            for id in ["copy-link", "copy-card", "copy-command", "copy-train"] {
+                assert!(
+                    page.value::<bool>(&format!("document.getElementById('{id}').disabled")).await,
+                    "{field}: {id}"
+                );
             }
+            assert!(page.value::<bool>("document.getElementById('fixes').inert").await, "{field}");
+            assert!(page.text("#phases-title").await.ends_with("(previous plan)"));
+            assert!(page.text("#tensors-title").await.ends_with("(previous plan)"));
             let described = format!("{input}.getAttribute('aria-describedby')");
             assert_eq!(page.value::<String>(&described).await, format!("{field}-fault"));
+            page.fill(&format!("#{field}"), valid).await;
+            page.until("the verdict is back", &format!("{outcome} !== 'none' && !{input}.ariaInvalid")).await;
         }
+        // A config that is pasted replaces what was typed, and a link does so too.
+        page.open("1&batch_size=8").await;
+        page.fill("#n_layer", "0").await;
+        page.press(Key::Tab).await;
+        page.paste("#config", "batch_size = 4").await;
+        page.until("the field has its value", "document.querySelector('#n_layer').value === '12'").await;
+        page.until("there is a plan", "document.querySelector('#verdict[data-fits]')").await;
         page.open("").await;
         for (typed, shown) in [("2,5", "2.5"), ("800MiB", "0.78"), ("", "0")] {
             page.click("#other-processes").await;
@@ -76,13 +100,16 @@ fn fields_keep_what_they_do_not_take_and_say_so() {
                 !page.value::<bool>("document.querySelector('#other-processes').hasAttribute('aria-invalid')").await
             );
         }
-        // Emptied, a count is none; and the way back is to mend it.
+        // An empty count is invalid until it is corrected.
         page.fill("#batch_size", "4").await;
         page.press_with_control('a').await;
-        page.press(Key::Backspace + Key::Tab).await;
+        page.press(Key::Backspace + "").await;
+        page.until("no verdict is left", "document.querySelector('.verdict').dataset.outcome === 'none'").await;
+        page.press(Key::Tab).await;
         page.until("an empty count is marked", "document.querySelector('#batch_size').ariaInvalid === 'true'").await;
         page.fill("#batch_size", "6").await;
-        page.until("and mended", "!document.querySelector('#batch_size').hasAttribute('aria-invalid')").await;
+        page.until("the field is valid again", "!document.querySelector('#batch_size').hasAttribute('aria-invalid')")
+            .await;
     });
 }
 
@@ -91,10 +118,10 @@ fn a_text_without_a_run_is_no_good_news() {
     tell("a_text_without_a_run_is_no_good_news", async |page| {
         for text in ["<!doctype html><p>404</p>", "RuntimeError: CUDA error: invalid device ordinal"] {
             page.paste("#config", text).await;
-            page.until("there is none", "document.querySelector('.verdict').dataset.outcome === 'none'").await;
+            page.until("the plan is gone", "document.querySelector('.verdict').dataset.outcome === 'none'").await;
             assert_eq!(page.text("#verdict").await, "No plan: no settings found");
             let all = page.text("#problems").await;
-            assert!(all.contains("no nanoGPT settings were found"), "{all}");
+            assert!(all.contains("No nanoGPT settings were found"), "{all}");
         }
         page.paste("#config", "batch_size = 2").await;
         page.until("a run is", "document.querySelector('.verdict').dataset.outcome === 'fits'").await;
@@ -110,7 +137,7 @@ fn a_file_may_be_dropped_anywhere() {
             return ['dragover', 'drop'].map((kind) => !document.querySelector('#chart')
                 .dispatchEvent(new DragEvent(kind, { dataTransfer: data, bubbles: true, cancelable: true })));
         }";
-        // What is not prevented, the browser opens in the page's place.
+        // If the event is not prevented, the browser replaces the page by the file.
         let prevented: Vec<bool> = serde_json::from_value(page.promise(drop).await).expect("two answers");
         assert_eq!(prevented, [true, true]);
         page.until("the file is read", "document.querySelector('#batch_size').value === '7'").await;
@@ -126,7 +153,7 @@ fn only_a_plan_that_is_drawn_is_the_last_one() {
         page.until("the last plan stays", &format!("{words}?.startsWith('Showing the last valid plan')")).await;
         let link = format!("{}?anew#1&batch_size=64&n_head=7", page.address);
         page.browser.driver.goto(link).await.expect("the page opens");
-        page.until("there is none", &format!("{words}?.startsWith('Nothing to draw')")).await;
+        page.until("the chart is empty", &format!("{words}?.startsWith('Nothing to draw')")).await;
         page.until("nor changes", "document.querySelector('#fixes').textContent.includes('once there is a plan')")
             .await;
     });
@@ -151,19 +178,19 @@ fn every_problem_of_a_config_can_be_seen() {
         page.click("#all-problems").await;
         page.until("all are shown", &format!("({seen}).length === 7")).await;
         let lines: Vec<String> = page.value(seen).await;
-        assert!(lines.iter().any(|line| line.contains("did you mean batch_size?")), "{lines:?}");
+        assert!(lines.iter().any(|line| line.contains("Did you mean batch_size?")), "{lines:?}");
         page.click("#all-problems").await;
         page.until("few are shown", &format!("({seen}).length < 7")).await;
     });
 }
 
-/// As a file, because a browser's own text area takes minutes for a paste of so many lines.
+/// Opens a text as a file, because a text area takes minutes to paste that many lines.
 async fn open_file(page: &Page, text: &str) {
     let file = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("page_problems.py");
     fs::write(&file, text).expect("a writable folder");
     let input = page.find("#config-file").await;
     input.send_keys(file.to_string_lossy()).await.expect("the file is chosen");
-    // A text area has no carriage returns, and these texts neither. Of a long one the field says the length alone.
+    // A text area has no carriage returns, and neither have these texts. For a long text the field has only its length.
     let field = "document.querySelector('#config')";
     let whole = serde_json::Value::from(text);
     let shown = format!("{field}.value === {whole} || {field}.dataset.bytes === '{}'", text.len());
@@ -176,7 +203,7 @@ fn hostile_files_do_not_hang_the_page() {
     const PARTS: [&str; 13] =
         ["(", "[", "{", "-", "not ", "'", "\\", "(1,", "2**", "batch_size=", "\n[", "--a=(", "a\u{301}"];
     tell("hostile_files_do_not_hang_the_page", async |page| {
-        page.choose_card("GeForce RTX 4070").await;
+        page.choose_gpu("GeForce RTX 4070").await;
         open_file(page, TRAIN_GPT2).await;
         let numbers = page.numbers().await;
         for part in PARTS {

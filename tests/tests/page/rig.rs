@@ -1,22 +1,22 @@
-//! The rig's page, with a stand-in for the agent that speaks the protocol's golden messages.
+//! The rig's page with a fake agent that sends the protocol's golden messages.
 
 use crate::{
     accessible::violations,
     agent::{Agent, CODE, TOKEN, golden, hello, now_ms, telemetry},
-    means::{Means, named},
+    environment::{Means, named},
     page::{LAPTOP, PHONE, Page, tell_of},
 };
-use headroom_shared::text::{self, LANGUAGES, Table};
+use headroom_languages::table;
+use headroom_text::{self as text, LANGUAGES};
 use serde_json::{Value, json};
-use std::fs;
 
-/// One-hand width.
+/// Viewport of one-handed use, in CSS pixels.
 const NARROW: (u32, u32) = (360, 740);
-/// The greeting's run.
+/// ID of the run in the golden `hello`.
 pub const RUN: &str = "0123456789abcdef";
 const STATE: &str = "document.querySelector('[data-testid=connection]')?.textContent ?? ''";
 
-/// Tells a story of the page and its agent; nothing is opened yet.
+/// Runs `story` with a page and a fake agent. No page is opened before `story`.
 pub fn rig(test: &str, story: impl AsyncFnOnce(&Page, &Agent)) {
     let Some(means) = Means::of(test) else { return };
     let agent = Agent::start(&means.dist);
@@ -24,9 +24,9 @@ pub fn rig(test: &str, story: impl AsyncFnOnce(&Page, &Agent)) {
     tell_of(test, &means, &agent.address.clone(), &[socket], None, async |page| story(page, &agent).await);
 }
 
-/// Opens the page, as a browser that was paired.
+/// Opens the rig's page as a paired browser.
 pub async fn open_paired(page: &Page) {
-    // Any page of the same origin: what is kept is the origin's.
+    // Any page of the same origin works, because storage is per origin.
     go(page, "diagnose").await;
     page.script(&format!("localStorage.setItem('headroom.token', '{TOKEN}')")).await;
     go(page, "rig").await;
@@ -40,7 +40,7 @@ pub async fn until_state(page: &Page, words: &str) {
     page.until(&format!("it says {words:?}"), &format!("({STATE}).includes({words:?})")).await;
 }
 
-/// Tells the page what happens to the run of the greeting; each by its number behind the greeting's.
+/// Sends an event about the golden `hello`'s run. `n` is the event's number after the last event of the `hello`.
 pub fn happens(agent: &Agent, n: u64, what: Value) {
     let id = golden("hello.json")["last_event"].as_u64().expect("a number") + n;
     let mut event = json!({ "type": "event", "id": id, "time_ms": now_ms(), "run": RUN });
@@ -71,14 +71,14 @@ fn readings_are_drawn_as_they_come() {
         let mut missing = telemetry(3, 50);
         missing["gpus"][0]["power_watts"] = json!({ "missing": "not_supported" });
         agent.say(missing);
-        until_says(page, "[data-metric='2']", "not on this card").await;
+        until_says(page, "[data-metric='2']", "not on this GPU").await;
         agent.say(golden("slow.json"));
         until_says(page, "[data-testid=processes]", "python train.py").await;
         let memory: Vec<String> = page
             .value("[...document.querySelectorAll('.processes__memory')].map((cell) => cell.textContent.trim())")
             .await;
         assert_eq!(memory, ["6.00 GiB", "hidden by Windows"], "the largest first, what is hidden last");
-        // The card is lost, and back.
+        // The GPU is lost, and found again.
         agent.say(golden("inventory.json"));
         page.until("it is drawn as lost", "document.querySelector('.gpu--lost')").await;
         assert!(page.value::<bool>("!document.querySelector('.gpu__plan')").await, "there is nothing to plan against");
@@ -100,13 +100,13 @@ fn a_pairing_link_is_used_once_and_leaves_the_address_at_once() {
         let body: Value = serde_json::from_str(&asked[0]).expect("JSON");
         assert_eq!((asked.len(), &body["code"]), (1, &json!(CODE)));
         assert!(body["name"].as_str().is_some_and(|name| name.contains("Chrome")), "{body}");
-        assert_eq!(agent.hellos()[0], json!({ "type": "hello", "protocol": 1, "token": TOKEN, "language": "en" }));
+        assert_eq!(agent.hellos()[0], json!({ "type": "hello", "protocol": 1, "token": TOKEN }));
         // The next visit needs no link.
         go(page, "diagnose").await;
         go(page, "rig").await;
         until_state(page, "Live").await;
         assert_eq!(agent.requests("POST /api/pair").len(), 1);
-        // A link that was used already changes nothing for who is paired, and is told to who is not.
+        // A used link changes nothing for a paired browser, and shows an error to another one.
         page.script("localStorage.removeItem('headroom.token')").await;
         go(page, "diagnose").await;
         go(page, &format!("rig#pair={CODE}")).await;
@@ -115,12 +115,12 @@ fn a_pairing_link_is_used_once_and_leaves_the_address_at_once() {
         page.fill("#token", TOKEN).await;
         page.click("#connect").await;
         until_state(page, "Live").await;
-        // Pasted into the address of the open page, where nothing is loaded anew.
+        // The link is pasted into the address of the open page, which loads nothing again.
         page.script(&format!("location.hash = 'pair={CODE}'")).await;
         page.until("it leaves the address", "location.href.endsWith('/rig')").await;
         until_state(page, "Live").await;
         assert_eq!(agent.requests("POST /api/pair").len(), 3);
-        // What the browser itself says of the refused code.
+        // The browser logs the refused code.
         page.browser.console().await;
     });
 }
@@ -142,21 +142,21 @@ fn an_agent_that_is_started_again_is_found_and_nothing_is_missing() {
         let past = json!({ "type": "past", "telemetry": [], "events": [event], "done": true, "from_ms": 0 });
         agent.answer(vec![again.clone(), past]);
         agent.restart(true);
-        // Somebody looks: nobody waits for a timer.
+        // A network event makes the page connect at once, without waiting for a timer.
         page.script("dispatchEvent(new Event('online'))").await;
         until_state(page, "Live").await;
         let hellos = agent.hellos();
         let after = &hellos[hellos.len() - 1]["after"];
         assert_eq!(after["event"], golden("hello.json")["last_event"]);
         assert!(after["time_ms"].as_u64().is_some_and(|time_ms| time_ms > 1_700_000_000_000), "{after}");
-        page.until("what was missed is drawn", "document.querySelector('[data-testid=losses] path[d*=M]')").await;
-        // What the browser says of the sockets that were refused.
+        page.until("missed data are drawn", "document.querySelector('[data-testid=losses] path[d*=M]')").await;
+        // The browser logs the refused sockets.
         page.browser.console().await;
     });
 }
 
 #[test]
-fn silence_is_told() {
+fn silence_is_reported() {
     rig("silence_is_told", async |page, agent| {
         agent.feed(true);
         open_paired(page).await;
@@ -167,7 +167,7 @@ fn silence_is_told() {
         until_says(page, "[data-testid=as-of]", "What is shown is from").await;
         agent.feed(true);
         until_state(page, "Live").await;
-        page.until("it is of now", "document.querySelector('[data-testid=as-of]').textContent === ''").await;
+        page.until("it is current", "document.querySelector('[data-testid=as-of]').textContent === ''").await;
     });
 }
 
@@ -198,14 +198,14 @@ fn losses_that_do_not_arrive_are_asked_for_again() {
         let event = json!({ "id": 1, "time_ms": 1, "run": "0123456789abcdef", "what": what });
         agent.answer_rest("GET /api/runs/", 200, json!([event]));
         page.until("they are drawn", "document.querySelector('[data-testid=losses] path[d*=M]')").await;
-        // What the browser says of the answer that was none.
+        // The browser logs the missing response.
         page.browser.console().await;
     });
 }
 
 #[test]
-fn what_happened_is_told_once_with_its_time() {
-    rig("what_happened_is_told_once_with_its_time", async |page, agent| {
+fn event_is_shown_once_with_its_time() {
+    rig("event_is_shown_once_with_its_time", async |page, agent| {
         open_paired(page).await;
         until_state(page, "Live").await;
         let id = golden("hello.json")["last_event"].as_u64().expect("a number");
@@ -231,8 +231,8 @@ fn what_happened_is_told_once_with_its_time() {
 }
 
 #[test]
-fn who_is_not_let_in_reads_why() {
-    rig("who_is_not_let_in_reads_why", async |page, agent| {
+fn refused_viewer_sees_reason() {
+    rig("refused_viewer_sees_reason", async |page, agent| {
         go(page, "rig").await;
         until_state(page, "Not paired").await;
         page.fill("#token", "not the token").await;
@@ -264,8 +264,8 @@ fn who_is_not_let_in_reads_why() {
 }
 
 #[test]
-fn every_state_of_the_driver_and_the_history_is_told() {
-    rig("every_state_of_the_driver_and_the_history_is_told", async |page, agent| {
+fn every_state_of_the_driver_and_the_history_is_reported() {
+    rig("every_state_of_the_driver_and_the_history_is_reported", async |page, agent| {
         open_paired(page).await;
         until_state(page, "Live").await;
         let states = golden("states.json");
@@ -322,8 +322,8 @@ fn a_run_shows_its_losses_its_end_and_what_to_change() {
 }
 
 #[test]
-fn a_run_that_is_not_the_planned_one_says_so_in_the_page_s_language() {
-    rig("a_run_that_is_not_the_planned_one_says_so_in_the_page_s_language", async |page, agent| {
+fn plan_mismatch_is_reported_in_page_language() {
+    rig("plan_mismatch_is_reported_in_page_language", async |page, agent| {
         open_paired(page).await;
         go(page, "rig?lang=de").await;
         until_says(page, "[data-testid=run-name]", "shakespeare-char").await;
@@ -354,32 +354,32 @@ fn a_run_that_is_not_the_planned_one_says_so_in_the_page_s_language() {
 }
 
 #[test]
-fn a_card_opens_in_the_calculator_as_it_is_now() {
-    rig("a_card_opens_in_the_calculator_as_it_is_now", async |page, agent| {
+fn a_gpu_opens_in_the_calculator_as_it_is_now() {
+    rig("a_gpu_opens_in_the_calculator_as_it_is_now", async |page, agent| {
         open_paired(page).await;
         until_state(page, "Live").await;
         agent.say(telemetry(1, 50));
         agent.say(golden("slow.json"));
         until_says(page, "[data-testid=processes]", "python train.py").await;
         until_says(page, "[data-metric='1']", "50 %").await;
-        // A link as any other: a middle click opens the same.
+        // An ordinary link: a middle click opens the same page.
         let one = 1_u64 << 30;
         let leads = format!("document.querySelector('.gpu__plan').getAttribute('href').includes('&others={one}')");
-        page.until("the link says how the card is", &leads).await;
+        page.until("the link contains the GPU's state", &leads).await;
         page.click(".gpu__plan").await;
         page.until("the calculator answers", "document.querySelector('#verdict[data-fits]')").await;
         let fragment: String = page.value("location.hash").await;
         assert!(fragment.contains("gpu=GeForce%20RTX%204070"), "{fragment}");
-        // Seven are used, six of them by the run on the card, which a plan has for itself.
+        // 7 GiB are in use, of which the run on the GPU holds 6. A plan counts only the rest as other processes.
         assert!(fragment.contains(&format!("others={}", 1_u64 << 30)), "{fragment}");
     });
 }
 
 #[test]
-fn alerts_are_set_by_who_may() {
-    rig("alerts_are_set_by_who_may", async |page, agent| {
+fn alert_settings_require_permission() {
+    rig("alert_settings_require_permission", async |page, agent| {
         open_paired(page).await;
-        page.until("what is set is there", "document.querySelector('#rule-temperature:checked:enabled')").await;
+        page.until("the stored rule is shown", "document.querySelector('#rule-temperature:checked:enabled')").await;
         page.click("#rule-failed").await;
         page.fill("#price", "x").await;
         page.click("#save").await;
@@ -410,7 +410,7 @@ fn history_is_looked_at_nearer_and_from_further() {
         let span = |n: usize| format!("[data-testid=history] .rig-chart__choice--ranges button:nth-child({n})");
         let is_pressed = |n: usize, is: bool| format!("document.querySelector({:?})?.ariaPressed === '{is}'", span(n));
         page.until(
-            "history was asked for and is told",
+            "the history's status is shown",
             "document.querySelector('[data-testid=history-said]')?.textContent.length > 5",
         )
         .await;
@@ -427,12 +427,16 @@ fn history_is_looked_at_nearer_and_from_further() {
             at('pointerdown', 0.2); at('pointermove', 0.4); at('pointerup', 0.6);";
         page.script(drag).await;
         for _ in 0..3 {
-            page.until("the way back is open", &format!("!document.querySelector({:?}).disabled", span(4))).await;
+            page.until(
+                "the button to zoom out is enabled",
+                &format!("!document.querySelector({:?}).disabled", span(4)),
+            )
+            .await;
             page.click(&span(4)).await;
         }
         page.until("it is the hour again", &is_pressed(1, true)).await;
-        page.until("there is no way further back", &format!("document.querySelector({:?}).disabled", span(4))).await;
-        assert!(asked(agent) >= before + 2, "each range is asked for");
+        page.until("it cannot go further back", &format!("document.querySelector({:?}).disabled", span(4))).await;
+        assert!(asked(agent) >= before + 2, "each range is requested");
     });
 }
 
@@ -443,12 +447,12 @@ fn the_rig_speaks_every_language() {
         open_paired(page).await;
         for language in &LANGUAGES {
             go(page, &format!("rig?lang={}", language.code)).await;
-            until_state(page, Table::of(language).word(text::RIG_LIVE)).await;
+            until_state(page, table(language.code).word(text::RIG_LIVE)).await;
             agent.say(golden("slow.json"));
             page.until("processes are there", "document.querySelector('[data-testid=processes]')").await;
             let words: String = page.value("document.body.textContent").await;
             assert!(!words.contains(text::NOT_FETCHED), "{}: a text was not fetched", language.code);
-            assert_eq!(page.value::<String>("document.title").await, Table::of(language).word(text::TITLE_RIG));
+            assert_eq!(page.value::<String>("document.title").await, table(language.code).word(text::TITLE_RIG));
         }
     });
 }
@@ -457,7 +461,7 @@ fn the_rig_speaks_every_language() {
 fn the_rig_is_accessible_and_no_wider_than_its_window() {
     let test = "the_rig_is_accessible_and_no_wider_than_its_window";
     let Some(axe) = named("axe", "HEADROOM_AXE") else { return };
-    let axe = fs::read_to_string(axe).expect("axe-core's script");
+    let axe = std::fs::read_to_string(axe).expect("axe-core's script");
     rig(test, async |page, agent| {
         let mut all = Vec::new();
         for state in ["unpaired", "live", "lost"] {

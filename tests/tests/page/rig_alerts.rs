@@ -1,4 +1,4 @@
-//! Alerts on the rig's page, and what an owner sets there while another device does too.
+//! Alerts on the rig's page, and settings that another device changes at the same time.
 
 use crate::{
     agent::{golden, hello},
@@ -26,7 +26,7 @@ fn an_alert_from_before_the_page_is_shown_and_dismissed_for_all() {
         page.script("document.querySelector('#dismiss-9').focus()").await;
         page.press(Key::Enter).await;
         let asked = "performance.getEntriesByType('resource').some((entry) => entry.name.endsWith('/api/alerts/9'))";
-        page.until("the agent is asked", asked).await;
+        page.until("the request reaches the agent", asked).await;
         let alert = json!({ "on": "run_failed" });
         let what = json!({ "kind": "alert_dismissed", "alert": alert, "gpu": null });
         let event =
@@ -35,7 +35,7 @@ fn an_alert_from_before_the_page_is_shown_and_dismissed_for_all() {
         page.until("one is left", &format!("{N_FIRED} === 1")).await;
         page.until("the keyboard goes on", "document.activeElement.id === 'dismiss-11'").await;
         assert_eq!(agent.requests("DELETE /api/alerts/9").len(), 1);
-        // Another page gets what is on from its greeting alone.
+        // A page gets the active alerts from the `hello` alone.
         let (mut viewer, left) = (hello(), golden("hello.json")["alerts"][0].clone());
         (viewer["scope"], viewer["alerts"]) = (json!("view"), json!([left]));
         let lost = json!({ "id": 3, "time_ms": 1, "what": { "kind": "card_lost", "gpu": left["gpu"] } });
@@ -50,12 +50,12 @@ fn an_alert_from_before_the_page_is_shown_and_dismissed_for_all() {
 }
 
 #[test]
-fn what_is_set_on_two_devices_is_chosen_and_not_lost() {
-    rig("what_is_set_on_two_devices_is_chosen_and_not_lost", async |page, agent| {
+fn conflicting_settings_are_offered_for_choice() {
+    rig("conflicting_settings_are_offered_for_choice", async |page, agent| {
         let alerts = |settings: &Value| settings["alerts"].as_array().expect("a list").len();
         open_paired(page).await;
-        page.until("what is set is there", "document.querySelector('#rule-temperature:checked:enabled')").await;
-        // Whoever changes nothing here follows.
+        page.until("the stored rule is shown", "document.querySelector('#rule-temperature:checked:enabled')").await;
+        // A page without changes of its own follows the other device.
         let mut theirs = agent.settings();
         theirs["alerts"] =
             json!([{ "on": "temperature_above", "celsius": 70 }, { "on": "temperature_above", "celsius": 90 }]);
@@ -65,26 +65,30 @@ fn what_is_set_on_two_devices_is_chosen_and_not_lost() {
             "document.querySelectorAll('[id^=rule-temperature-number][type=number]').length === 2",
         )
         .await;
-        page.until("the first is theirs", "document.querySelector('#rule-temperature-number').value === '70'").await;
-        // One more, and one from elsewhere meanwhile.
+        page.until(
+            "the first rule comes from the other device",
+            "document.querySelector('#rule-temperature-number').value === '70'",
+        )
+        .await;
+        // A change here, and one on the other device meanwhile.
         page.click("#rule-temperature-add").await;
         page.click("#rule-lost").await;
         theirs["price_per_kwh"] = json!(0.5);
         agent.set_elsewhere(number() + 2, theirs.clone());
         until_says(page, "[data-testid=conflict]", "changed elsewhere").await;
         page.click("#save").await;
-        assert_eq!(agent.settings(), theirs, "nobody's is lost unasked");
+        assert_eq!(agent.settings(), theirs, "the other page's settings are kept");
         page.click("#keep-mine").await;
         until_says(page, "[data-testid=kept]", "Saved").await;
         page.until("the question is gone", "!document.querySelector('[data-testid=conflict]')").await;
         assert_eq!(alerts(&agent.settings()), 4, "{}", agent.settings());
-        // The other way.
+        // The same conflict, resolved the other way.
         page.click("#rule-temperature-number-remove").await;
         page.fill("#price", "9").await;
         agent.set_elsewhere(number() + 3, theirs.clone());
         until_says(page, "[data-testid=conflict]", "changed elsewhere").await;
         page.click("#take-theirs").await;
-        page.until("theirs is there", "document.querySelector('#price').value === '0.5'").await;
+        page.until("the other device's price is shown", "document.querySelector('#price').value === '0.5'").await;
         page.click("#save").await;
         until_says(page, "[data-testid=kept]", "Saved").await;
         assert_eq!(alerts(&agent.settings()), 2, "{}", agent.settings());

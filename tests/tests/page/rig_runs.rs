@@ -1,4 +1,4 @@
-//! Runs on the rig's page: started, queued, stopped, gone on with, deleted and compared.
+//! Runs on the rig's page: started, queued, stopped, resumed, deleted and compared.
 
 use crate::{
     agent::{Agent, golden, hello, now_ms},
@@ -8,12 +8,12 @@ use crate::{
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
-/// What a busy machine needs for a request at most.
+/// Timeout for a request on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 const ORDERS: &str = "[data-testid=orders]";
 const ACTS: &str = "[data-testid=acts]";
 
-/// Chooses from a list.
+/// Selects an option of a list.
 pub async fn choose(page: &Page, selector: &str, value: &str) {
     let choose = format!(
         "const list = document.querySelector({selector:?}); list.value = {value:?};
@@ -31,24 +31,24 @@ async fn until_there(page: &Page, selector: &str) {
     page.until(&format!("{selector} is there"), &format!("document.querySelector({selector:?})")).await;
 }
 
-/// Waits until something was asked so often, and no more often.
+/// Waits until the agent has received `n` requests of a kind, and checks that there are no more.
 async fn until_asked(page: &Page, agent: &Agent, path: &str, n: usize) {
     let begun = Instant::now();
     while agent.requests(path).len() < n && begun.elapsed() < PATIENCE {
-        // The page goes on meanwhile.
+        // Any command lets the page continue meanwhile.
         page.value::<bool>("true").await;
     }
     assert_eq!(agent.requests(path).len(), n, "{path}");
 }
 
-/// The greeting with its run changed.
+/// Returns the `hello` message with its run changed.
 fn greeting(change: impl FnOnce(&mut Value)) -> Value {
     let mut hello = hello();
     change(&mut hello["runs"][0]);
     hello
 }
 
-/// What was asked at last, as JSON.
+/// Returns the body of the last request of a kind, as JSON.
 fn last(agent: &Agent, path: &str) -> Value {
     serde_json::from_str(agent.requests(path).last().expect("it was asked")).expect("JSON")
 }
@@ -61,7 +61,7 @@ fn a_run_is_ordered_from_what_is_allowed_and_a_refusal_loses_nothing() {
         until_value(page, "#start-dataset", "builtin").await;
         assert_eq!(page.value::<String>("document.querySelector('#start-device').value").await, "cuda:0");
         choose(page, "#start-config", "gpt2").await;
-        // A config brings its data set.
+        // Choosing a config also chooses its data set.
         until_value(page, "#start-dataset", "owt").await;
         choose(page, "#start-device", "cpu").await;
         page.fill("#start-name", " mine ").await;
@@ -76,7 +76,7 @@ fn a_run_is_ordered_from_what_is_allowed_and_a_refusal_loses_nothing() {
         until_says(page, ORDERS, "The agent has mine").await;
         until_value(page, "#start-name", "").await;
         assert_eq!((last(agent, "POST /api/runs"), agent.requests("POST /api/runs").len()), (order, 2));
-        // What the browser says of the refusal.
+        // The browser logs the refusal.
         page.browser.console().await;
     });
 }
@@ -85,10 +85,12 @@ fn a_run_is_ordered_from_what_is_allowed_and_a_refusal_loses_nothing() {
 fn where_nothing_can_be_started_the_page_says_what_would_allow_it() {
     rig("where_nothing_can_be_started_the_page_says_what_would_allow_it", async |page, agent| {
         let none = |why: &str| json!({ "unavailable": why, "configs": [], "datasets": [], "devices": [] });
-        agent.answer_rest("GET /api/training", 200, none("So: `headroom serve --train FOLDER` names one."));
+        let mut not_allowed = none("So: `headroom serve --train FOLDER` names one.");
+        not_allowed["unavailable_text"] = json!({ "key": "no_folder_allowed" });
+        agent.answer_rest("GET /api/training", 200, not_allowed);
         open_paired(page).await;
         until_says(page, ORDERS, "headroom serve --train FOLDER").await;
-        assert!(!page.text(ORDERS).await.contains("names one"), "the page says it, and says it once");
+        assert!(!page.text(ORDERS).await.contains("names one"), "the page shows the message exactly once");
         agent.answer_rest("GET /api/training", 200, none("The folder that --train names cannot be used."));
         go(page, "rig").await;
         until_says(page, ORDERS, "cannot be used").await;
@@ -101,8 +103,8 @@ fn where_nothing_can_be_started_the_page_says_what_would_allow_it() {
 }
 
 #[test]
-fn a_run_of_the_agent_s_is_stopped_gone_on_with_and_deleted() {
-    rig("a_run_of_the_agent_s_is_stopped_gone_on_with_and_deleted", async |page, agent| {
+fn managed_run_is_stopped_resumed_and_deleted() {
+    rig("managed_run_is_stopped_resumed_and_deleted", async |page, agent| {
         let refusal = json!({ "code": "no", "message": "It is being saved." });
         agent.answer_rest("POST /api/runs/", 409, refusal);
         agent.answer_rest("DELETE /api/runs/", 200, json!({}));
@@ -131,7 +133,7 @@ fn a_run_of_the_agent_s_is_stopped_gone_on_with_and_deleted() {
         until_there(page, "#act-stop").await;
         happens(agent, 4, ended);
         until_there(page, "#act-delete").await;
-        // A second press, after it was said what goes; or none.
+        // The first press shows what is deleted. A second press deletes it, or another button keeps it.
         page.click("#act-delete").await;
         until_says(page, ACTS, "its checkpoint of 124 MiB").await;
         page.click("#act-keep").await;
@@ -149,8 +151,8 @@ fn a_run_of_the_agent_s_is_stopped_gone_on_with_and_deleted() {
 }
 
 #[test]
-fn what_failed_before_it_saved_is_started_again_by_the_same_order() {
-    rig("what_failed_before_it_saved_is_started_again_by_the_same_order", async |page, agent| {
+fn run_failed_before_save_restarts_by_same_request() {
+    rig("run_failed_before_save_restarts_by_same_request", async |page, agent| {
         let order = json!({ "config": "gpt2", "dataset": "owt", "device": "cpu", "name": "mine" });
         let mut failed = greeting(|run| {
             (run["checkpoint"], run["order"]) = (json!(null), order.clone());
@@ -166,14 +168,14 @@ fn what_failed_before_it_saved_is_started_again_by_the_same_order() {
         page.click("#act-startagain").await;
         until_says(page, ACTS, "The agent has mine").await;
         assert_eq!((last(agent, "POST /api/runs"), agent.requests("POST /api/runs").len()), (order.clone(), 2));
-        // Once it is told it is shown, and the keyboard is where its buttons are.
+        // Once the agent reports the new run, the page shows it and moves the focus to its buttons.
         let what = json!({ "kind": "run_started", "run": { "id": "fedcba", "name": "mine", "started_ms": now_ms(),
             "ended_ms": null, "status": { "state": "queued" }, "pid": null, "order": order } });
         let id = failed["last_event"].as_u64().expect("a number") + 1;
         agent.say(json!({ "type": "event", "id": id, "time_ms": now_ms(), "run": "fedcba", "what": what }));
         until_says(page, "[data-testid=run-status]", "waits in the queue").await;
         page.until("the focus is not lost", "document.activeElement.id === 'acts'").await;
-        // Who may only look starts nothing, and nobody what somebody else had started.
+        // A viewer with scope `view` cannot start runs, also not again those that another viewer started.
         failed["scope"] = json!("view");
         agent.answer(vec![failed.clone()]);
         go(page, "rig").await;
@@ -184,14 +186,14 @@ fn what_failed_before_it_saved_is_started_again_by_the_same_order() {
         go(page, "rig").await;
         until_there(page, "#act-delete").await;
         assert!(page.value::<bool>("!document.querySelector('#act-startagain')").await);
-        // What the browser says of the refusal.
+        // The browser logs the refusal.
         page.browser.console().await;
     });
 }
 
 #[test]
-fn who_may_only_look_has_no_buttons_and_reads_why() {
-    rig("who_may_only_look_has_no_buttons_and_reads_why", async |page, agent| {
+fn view_scope_has_no_buttons_and_sees_reason() {
+    rig("view_scope_has_no_buttons_and_sees_reason", async |page, agent| {
         let mut hello = greeting(|_| {});
         hello["scope"] = json!("view");
         agent.answer(vec![hello]);
@@ -200,13 +202,13 @@ fn who_may_only_look_has_no_buttons_and_reads_why() {
         until_says(page, ORDERS, "may only look").await;
         let buttons = format!("document.querySelectorAll('{ACTS} button, {ORDERS} button, {ORDERS} select').length");
         assert_eq!(page.value::<u32>(&buttons).await, 0);
-        assert!(agent.requests("GET /api/training").is_empty(), "nobody asks what they may not start");
+        assert!(agent.requests("GET /api/training").is_empty(), "a viewer does not request the options");
     });
 }
 
 #[test]
-fn runs_that_wait_are_told_in_their_order_and_can_be_removed() {
-    rig("runs_that_wait_are_told_in_their_order_and_can_be_removed", async |page, agent| {
+fn runs_that_wait_are_reported_in_their_order_and_can_be_removed() {
+    rig("runs_that_wait_are_reported_in_their_order_and_can_be_removed", async |page, agent| {
         agent.answer_rest("POST /api/runs/", 202, json!({}));
         open_paired(page).await;
         until_state(page, "Live").await;
@@ -219,7 +221,7 @@ fn runs_that_wait_are_told_in_their_order_and_can_be_removed() {
         }
         until_says(page, "[data-testid=queue] li:nth-child(2)", "second gpt2 · cuda:0").await;
         until_says(page, "[data-testid=queue] li:nth-child(1)", "first").await;
-        // What is at work stays in sight.
+        // The page still shows the active run.
         until_says(page, "[data-testid=run-name]", "shakespeare-char").await;
         page.click("#wait-first").await;
         until_asked(page, agent, "POST /api/runs/first/stop", 1).await;
@@ -269,14 +271,14 @@ fn losses_are_compared_smoothed_and_said_with_what_differs() {
         page.until("a smoothed line is drawn", drawn).await;
         until_says(page, "[data-testid=losses]", "weight 0.90").await;
         page.click("#other-0").await;
-        page.until("nothing is beside it", "!document.querySelector('[data-testid=other]')").await;
-        // What was chosen is the browser's.
+        page.until("no other run is drawn", "!document.querySelector('[data-testid=other]')").await;
+        // The browser stores the choice.
         go(page, "rig").await;
         page.until("it is smoothed again", drawn).await;
     });
 }
 
-/// Whether what stands in a row at a run touches what is beside it, or leaves its own place.
+/// Whether a fact overflows its place, or a compared run's name touches its end.
 const TOUCHES: &str = "(() => {
     const facts = [...document.querySelectorAll('.run__fact')].some((fact) => fact.scrollWidth > fact.clientWidth);
     const [name, ends] = [...document.querySelector('[data-testid=beside-0] p').children].map((of) => of.getBoundingClientRect());
@@ -298,7 +300,7 @@ fn a_learning_rate_beyond_measure_has_room_on_a_phone() {
         until_says(page, "[data-testid=facts]", "Learning rate1e30").await;
         until_says(page, "[data-testid=beside-0]", "Learning rate 1e30").await;
         assert!(!page.value::<bool>(TOUCHES).await);
-        // The measure can fail.
+        // The check detects an overflow.
         let wide = "const value = document.querySelector('.run__fact dd');
             value.style.whiteSpace = 'nowrap'; value.textContent = '1000000000000.0'.repeat(4)";
         page.script(wide).await;
@@ -307,11 +309,11 @@ fn a_learning_rate_beyond_measure_has_room_on_a_phone() {
 }
 
 #[test]
-fn runs_of_one_name_and_minute_are_told_apart() {
-    rig("runs_of_one_name_and_minute_are_told_apart", async |page, agent| {
+fn runs_of_one_name_and_minute_are_distinguished() {
+    rig("runs_of_one_name_and_minute_are_distinguished", async |page, agent| {
         let mut hello = greeting(|run| run["config"] = json!("batch_size = 64\n"));
         let begun_ms = hello["runs"][0]["started_ms"].as_u64().expect("a time");
-        // The last two in one second too.
+        // The last two start in the same second.
         for (id, later_ms) in [("89abcdef01", 2000), ("fedcba9876", 2999)] {
             let mut other = hello["runs"][0].clone();
             (other["id"], other["started_ms"]) = (json!(id), json!(begun_ms + later_ms));
@@ -321,19 +323,19 @@ fn runs_of_one_name_and_minute_are_told_apart() {
         agent.answer(vec![hello]);
         open_paired(page).await;
         until_there(page, "#compare").await;
-        let told = |selector: &str| {
-            format!("[...document.querySelectorAll('{selector}')].map((told) => told.textContent.trim())")
+        let texts = |selector: &str| {
+            format!("[...document.querySelectorAll('{selector}')].map((node) => node.textContent.trim())")
         };
-        let listed: Vec<String> = page.value(&told("[data-testid=choose-run] option")).await;
+        let listed: Vec<String> = page.value(&texts("[data-testid=choose-run] option")).await;
         assert!(listed.iter().all(|of| of.starts_with("shakespeare-char · ")), "{listed:?}");
         assert!(listed[0].ends_with(":40") && listed[1].ends_with(":42 · 89abcdef"), "{listed:?}");
         assert_eq!((listed.len(), listed[2].ends_with(":42 · fedcba98")), (3, true), "{listed:?}");
-        assert_eq!(page.value::<Vec<String>>(&told("#compare option")).await[1..], listed[1..]);
+        assert_eq!(page.value::<Vec<String>>(&texts("#compare option")).await[1..], listed[1..]);
         for id in ["89abcdef01", "fedcba9876"] {
             choose(page, "#compare", id).await;
         }
         until_there(page, "#other-1").await;
-        let heads: Vec<String> = page.value(&told("[data-testid=differences] thead th")).await;
+        let heads: Vec<String> = page.value(&texts("[data-testid=differences] thead th")).await;
         assert_eq!(heads[1..], listed[..]);
         let leave: Vec<String> = page
             .value("[...document.querySelectorAll('[data-testid=other] button')].map((button) => button.ariaLabel)")

@@ -1,43 +1,43 @@
-//! A training from the page to the end: the real agent starts a tiny model on this machine's processor, and the page
-//! follows, queues, stops, goes on and deletes.
+//! Training from the page to the end. A real agent starts a tiny model on the CPU. The page follows, queues, stops,
+//! resumes and deletes the run.
 
 use crate::{
-    means::Means,
+    environment::Means,
     page::{Page, tell_of},
     rig::{go, until_state},
     rig_runs::choose,
 };
-use headroom_tests::{grounds::Grounds, server::Server};
+use headroom_tests::{server::Server, training_root::TrainingRoot};
 use std::{
     path::Path,
     process::{Command, Stdio},
     time::Duration,
 };
 
-/// What a busy machine needs at most to start a program, or to end it.
+/// Timeout for starting or ending a program on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(120);
-/// A model that learns in no time; it ends when it is told to.
+/// A model that trains in a moment. The run ends only when it is stopped.
 const CONFIG: &str = "dataset = 'fox'\nn_layer = 1\nn_head = 2\nn_embd = 8\nblock_size = 8\nbatch_size = 2\ndropout = 0.0\n\
     gradient_accumulation_steps = 1\neval_iters = 1\nlearning_rate = 1e-2\nmax_iters = 3000000\neval_interval = 500\n\
     log_interval = 20\n";
 
-/// As the page's own, with more patience.
+/// Waits like [`Page::until`], with a longer timeout.
 pub async fn until(page: &Page, what: &str, expression: &str) {
     page.until_for(PATIENCE, what, expression).await;
 }
 
-/// As the page's own, with more patience.
+/// Waits until an element's text contains `words`, with a longer timeout than [`Page::until`].
 pub async fn until_says(page: &Page, selector: &str, words: &str) {
     let says = format!("document.querySelector({selector:?})?.textContent.includes({words:?})");
     until(page, &format!("{selector} says {words:?}"), &says).await;
 }
 
-/// As the page's own, with more patience.
+/// Waits until an element exists, with a longer timeout than [`Page::until`].
 pub async fn until_there(page: &Page, selector: &str) {
     until(page, &format!("{selector} is there"), &format!("document.querySelector({selector:?})")).await;
 }
 
-/// Orders a run of that name.
+/// Starts a run with this name through the form.
 pub async fn order(page: &Page, config: &str, device: &str, name: &str) {
     until_there(page, "#start").await;
     choose(page, "#start-config", config).await;
@@ -47,7 +47,7 @@ pub async fn order(page: &Page, config: &str, device: &str, name: &str) {
     until_says(page, "[data-testid=orders] [role=status]", name).await;
 }
 
-/// A token that may start and stop.
+/// Returns a token with scope `control`.
 pub fn control(headroom: &Path, server: &Server) -> String {
     let mut add = Command::new(headroom);
     add.args(["token", "add", "page", "--scope", "control"]).env("HEADROOM_DATA_DIR", server.folder());
@@ -59,7 +59,7 @@ pub fn control(headroom: &Path, server: &Server) -> String {
 fn a_model_is_trained_from_the_page() {
     let test = "a_model_is_trained_from_the_page";
     let Some(means) = Means::of(test) else { return };
-    let grounds = Grounds::new(&means.headroom, &[("fox.py", CONFIG)]);
+    let grounds = TrainingRoot::new(&means.headroom, &[("fox.py", CONFIG)]);
     let server = Server::start_with(&means.headroom, |command| {
         command.arg("--train").arg(grounds.path()).env_remove("JOURNAL_STREAM");
     });
@@ -78,17 +78,17 @@ fn a_model_is_trained_from_the_page() {
             .await;
         until_says(page, "[data-testid=facts]", "Learning rate").await;
         until_there(page, "[data-testid=beside-1]").await;
-        // One process a device: the next one waits, and is taken out.
+        // One process per device: the next run is queued, and then removed from the queue.
         order(page, "fox.py", "cpu", "blue").await;
         until_says(page, "[data-testid=queue]", "blue").await;
         page.click("[data-testid=queue] button").await;
         until(page, "nothing waits", "!document.querySelector('[data-testid=queue]')").await;
-        // What is at work stayed in sight.
+        // The page still shows the active run.
         until_says(page, "[data-testid=run-name]", "red").await;
         let red = "[...document.querySelectorAll('[data-testid=choose-run] option')].find((option) => option.text.startsWith('red'))";
         until_there(page, "#act-stop").await;
         page.click("#act-stop").await;
-        // It saved what it had, and goes on from there.
+        // The run saved its state and resumes from it.
         until_there(page, "#act-goon").await;
         page.click("#act-goon").await;
         until_there(page, "#act-stop").await;

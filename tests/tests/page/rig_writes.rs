@@ -1,5 +1,6 @@
-//! A run's checkpoint that writes in the rig's page: what is fetched of it, and what happens to it meanwhile. A stand-in for
-//! the agent gives out a checkpoint that `headroom train` made; at last the agent itself trains and gives it out.
+//! Text generation from a run's checkpoint in the rig's page: which parts are fetched, and what happens if the file
+//! changes meanwhile. A fake agent serves a checkpoint that `headroom train` wrote. The last test uses a real agent,
+//! which trains and serves the checkpoint itself.
 
 mod gpt2;
 
@@ -21,28 +22,27 @@ use serde_json::{Value, json};
 use crate::{
     accessible::violations,
     agent::{Agent, hello},
-    means::{Means, named},
+    environment::{Means, named},
     page::{LAPTOP, PHONE, Page, tell_of},
     rig::{go, open_paired, rig, until_says, until_state},
 };
 
-/// How long an agent may take to begin a run, to make its data and to train.
+/// Timeout for an agent to start a run, prepare its data and train.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// `max_iters` of two checkpoints of one run: nanoGPT's loop does one more.
+/// `max_iters` of two checkpoints of one run. nanoGPT's loop does one iteration more.
 const MAX_ITERS: [u64; 2] = [2, 3];
-/// The key that takes away what is marked.
+/// WebDriver's code of the Delete key, which removes the selection.
 const DELETE: &str = "\u{e017}";
-const ENDED: &str =
-    "/(written|after .* tokens?)\\./.test(document.querySelector('[data-testid=writes-said]').textContent)";
+const ENDED: &str = "/(written|after .* tokens?|limit of .* tokens?)\\./.test(document.querySelector('[data-testid=writes-said]').textContent)";
 
-/// Both, made once.
+/// Both checkpoints, trained once.
 static CHECKPOINTS: LazyLock<[Vec<u8>; 2]> = LazyLock::new(|| {
-    let headroom = std::env::var_os("HEADROOM_BIN").expect("who gets here has it");
+    let headroom = std::env::var_os("HEADROOM_BIN").expect("the program was built");
     let folder = tempfile::tempdir().expect("a folder");
     MAX_ITERS.map(|max_iters| trained(Path::new(&headroom), folder.path(), max_iters))
 });
 
-/// A checkpoint of a tiny model, after one iteration more.
+/// Trains a tiny model for `max_iters` + 1 iterations and returns its checkpoint.
 fn trained(headroom: &Path, folder: &Path, max_iters: u64) -> Vec<u8> {
     let mut command = Command::new(headroom);
     command.current_dir(folder).arg("train");
@@ -56,14 +56,14 @@ fn trained(headroom: &Path, folder: &Path, max_iters: u64) -> Vec<u8> {
     fs::read(folder.join("out/ckpt.safetensors")).expect("a checkpoint")
 }
 
-/// What a greeting says of the run's checkpoint.
+/// Returns a `hello` in which the run has this checkpoint.
 fn greeting(iter: u64, bytes: usize) -> Value {
     let mut hello = hello();
     hello["runs"][0]["checkpoint"] = json!({ "iter": iter, "bytes": bytes });
     hello
 }
 
-/// A page of which the first checkpoint waits to be fetched.
+/// Opens a page on which the first checkpoint is ready to be fetched.
 fn writes(test: &str, story: impl AsyncFnOnce(&Page, &Agent)) {
     rig(test, async |page, agent| {
         agent.save(&CHECKPOINTS[0]);
@@ -101,7 +101,7 @@ fn a_checkpoint_writes_by_a_press_and_nothing_is_fetched_before() {
         assert!(said.contains("WebAssembly") || said.contains("WebGPU"), "{said}");
         assert!(!said.contains('\u{fffd}'), "{said}");
         until_says(page, "[data-testid=writes-which]", "Checkpoint made before iteration 3").await;
-        // The head and the weights; the optimizer's moments and the checksums are nobody's here.
+        // The page fetches the head and the weights. It fetches neither the optimizer's moments nor the checksums.
         let file = &CHECKPOINTS[0];
         let header = read_header(&mut std::io::Cursor::new(file)).expect("a checkpoint");
         let is_moment = |name: &str| name.starts_with("optimizer") || name == CHECKSUMS || name.contains("exp_avg");
@@ -112,7 +112,7 @@ fn a_checkpoint_writes_by_a_press_and_nothing_is_fetched_before() {
         let last = |range: &String| range.split_once('-').expect("a range").1.parse::<u64>().expect("a number");
         assert_eq!(ranges[0], "bytes=0-7");
         assert_eq!(ranges.iter().map(last).max(), Some(end - 1), "{ranges:?}");
-        // Another text of the same model, for which nothing is fetched.
+        // A second text of the same model fetches nothing.
         let first: String = page.value("document.querySelector('[data-testid=writes-text]').textContent").await;
         page.click("#writes-write").await;
         let other = format!("document.querySelector('[data-testid=writes-text]').textContent !== {}", json!(first));
@@ -123,8 +123,8 @@ fn a_checkpoint_writes_by_a_press_and_nothing_is_fetched_before() {
         page.click("#writes-write").await;
         until_says(page, "[data-testid=writes-said]", "does not know '§' 'Ж'.").await;
         let prompt: String = page.value("document.querySelector('#writes-prompt').value").await;
-        assert_eq!(prompt, "§ and Ж", "it can be mended");
-        // Nothing is a prompt too: it begins with a line of its own.
+        assert_eq!(prompt, "§ and Ж", "it can be corrected");
+        // An empty prompt is valid. The text then begins with a newline.
         page.fill("#writes-prompt", DELETE).await;
         page.click("#writes-write").await;
         page.until_for(PATIENCE, "the text ends", ENDED).await;
@@ -137,17 +137,17 @@ fn a_checkpoint_writes_by_a_press_and_nothing_is_fetched_before() {
 fn a_newer_checkpoint_is_offered_and_one_that_is_replaced_meanwhile_said() {
     writes("a_newer_checkpoint_is_offered_and_one_that_is_replaced_meanwhile_said", async |page, agent| {
         let newer = &CHECKPOINTS[1];
-        // After the head of the old one.
+        // The newer checkpoint arrives after the old one's head is fetched.
         agent.save_after(2, newer);
         press(page).await;
         until_says(page, "[data-testid=writes-said]", "saved a newer checkpoint").await;
         page.until("it can be pressed again", "!document.querySelector('#writes-write').disabled").await;
-        // What the browser itself says of the refused part.
+        // The browser logs the refused part.
         page.browser.console().await;
         page.click("#writes-write").await;
         until_ended(page).await;
         until_says(page, "[data-testid=writes-which]", "Checkpoint made before iteration 4").await;
-        // The run saves on, and says so.
+        // The run saves another checkpoint and reports it.
         agent.save(&CHECKPOINTS[0]);
         let checkpoint = json!({ "iter": 5000, "bytes": newer.len() });
         let what = json!({ "kind": "run_saved", "checkpoint": checkpoint });
@@ -160,13 +160,13 @@ fn a_newer_checkpoint_is_offered_and_one_that_is_replaced_meanwhile_said() {
 }
 
 #[test]
-fn what_does_not_arrive_is_tried_again_or_said() {
-    writes("what_does_not_arrive_is_tried_again_or_said", async |page, agent| {
+fn failed_worker_fetch_is_retried_or_reported() {
+    writes("failed_worker_fetch_is_retried_or_reported", async |page, agent| {
         agent.close_checkpoint(true);
         press(page).await;
         until_says(page, "[data-testid=writes-said]", "This token is not known any more.").await;
         agent.close_checkpoint(false);
-        // Whoever does not want to wait any more stops it.
+        // The user stops the retries.
         agent.break_parts(u64::MAX);
         page.click("#writes-write").await;
         page.until("it can be stopped", "document.querySelector('#writes-stop')").await;
@@ -178,8 +178,8 @@ fn what_does_not_arrive_is_tried_again_or_said() {
         page.click("#writes-write").await;
         until_ended(page).await;
         let ranges = agent.requests("GET /api/runs/0123456789abcdef/checkpoint");
-        assert_eq!(ranges[n..n + 2], ["bytes=0-7", "bytes=0-7"], "from where it was: {ranges:?}");
-        // What the browser itself says of both.
+        assert_eq!(ranges[n..n + 2], ["bytes=0-7", "bytes=0-7"], "resumes at the previous offset: {ranges:?}");
+        // The browser logs both failures.
         page.browser.console().await;
     });
 }
@@ -206,11 +206,11 @@ fn the_panel_is_accessible_and_as_wide_as_its_page() {
     });
 }
 
-/// The keys of a tiny run that saves at once; one a line is a config.
+/// The keys of a tiny run that saves at once. As a config they are one per line.
 const TINY: &str = "n_layer = 1\nn_embd = 16\nn_head = 2\nblock_size = 32\nbatch_size = 2\neval_iters = 1\n\
     gradient_accumulation_steps = 1\neval_interval = 1\nalways_save_checkpoint = True\nmax_iters = 2\ndataset = 'builtin'\n";
 
-/// Asks the agent, and gives the whole answer.
+/// Sends a request to the agent and returns the whole response.
 fn asked(server: &Server, token: &str, head: &str, body: &str) -> String {
     let mut stream = TcpStream::connect(server.host()).expect("it listens");
     let request = format!(
@@ -225,16 +225,16 @@ fn asked(server: &Server, token: &str, head: &str, body: &str) -> String {
     answer
 }
 
-/// What an agent answers a page that asks it with that token. As a text: a token of GPT-2's is called `constructor`, which
-/// the browser's driver would take for that of an object.
+/// Fetches JSON from the agent with a token. The response passes through the driver as text. GPT-2 has a token
+/// `constructor`, which the browser's driver would treat as an object's constructor.
 async fn asked_json(page: &Page, token: &str, path: &str) -> Value {
     let headers = json!({ "headers": { "authorization": format!("Bearer {token}") } });
     let answer = page.promise(&format!("(await fetch('{path}', {headers})).text()")).await;
     serde_json::from_str(answer.as_str().expect("text")).expect("JSON")
 }
 
-/// Lets an agent train by that config, in whose folder `prepare` puts data, and tells of its page once the run has ended;
-/// with the folder and a token.
+/// Starts a real agent, trains by `config` and runs `story` on its page after the run has ended. `prepare` creates the
+/// data in the agent's directory. `story` receives the directory and a token.
 fn of_agent(test: &str, config: &str, prepare: impl FnOnce(&Path, &Path), story: impl AsyncFnOnce(&Page, &Path, &str)) {
     let Some(means) = Means::of(test) else { return };
     let folder = tempfile::tempdir().expect("a folder");
@@ -244,7 +244,7 @@ fn of_agent(test: &str, config: &str, prepare: impl FnOnce(&Path, &Path), story:
     let mut token = String::new();
     let server = Server::start_with(&means.headroom, |command| {
         command.arg("--train").arg(folder.path());
-        // Before it starts: a token of later is known to it later.
+        // The token is added before the agent starts, because a running agent learns of a token later.
         let data = command.get_envs().find(|(name, _)| *name == "HEADROOM_DATA_DIR").and_then(|(_, data)| data);
         let mut adding = Command::new(&means.headroom);
         adding.args(["token", "add", "browser", "--scope", "control"]);
@@ -254,7 +254,7 @@ fn of_agent(test: &str, config: &str, prepare: impl FnOnce(&Path, &Path), story:
     });
     let order = || asked(&server, &token, "POST /api/runs", r#"{"config":"tiny.py","device":"cpu"}"#);
     let (start, mut answer) = (Instant::now(), order());
-    // Its history is opened while it answers already.
+    // The agent opens its history while it already answers.
     while answer.starts_with("HTTP/1.1 503") && start.elapsed() < PATIENCE {
         thread::sleep(Duration::from_millis(100));
         answer = order();

@@ -1,8 +1,8 @@
-//! The page as plain files: any static host, in a folder.
+//! The page as plain files on a static host, in a subdirectory.
 
 use crate::{
     TRAIN_GPT2,
-    means::Means,
+    environment::Means,
     page::{tell, tell_at},
     plain_host::PlainHost,
 };
@@ -14,7 +14,7 @@ fn plain_files_in_a_folder_answer_the_same() {
     let mut served = None;
     tell(test, async |page| {
         page.paste("#config", TRAIN_GPT2).await;
-        page.choose_card("GeForce RTX 3060 12GB").await;
+        page.choose_gpu("GeForce RTX 3060 12GB").await;
         page.click("#copy-link").await;
         let link = page.clipboard().await;
         served = Some((link.split_once('#').expect("a fragment").1.to_owned(), page.numbers().await));

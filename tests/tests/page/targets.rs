@@ -1,4 +1,4 @@
-//! What a finger has to hit: at one-hand width each control is as large as WCAG 2.2 asks for.
+//! Sizes of touch targets. At one-handed width each control meets WCAG 2.2.
 
 use crate::{
     agent::{golden, hello, telemetry},
@@ -8,26 +8,26 @@ use crate::{
 use serde::Deserialize;
 use serde_json::json;
 
-/// One-hand width.
+/// Viewport of one-handed use, in CSS pixels.
 const NARROW: Size = (360, 740);
-/// WCAG 2.2, success criterion 2.5.8: so many pixels across and down, at least.
+/// Minimum width and height in CSS pixels by WCAG 2.2, success criterion 2.5.8.
 const LEAST_PX: f64 = 24.0;
-/// And what a finger hits without care: success criterion 2.5.5, for what is a button or a field.
+/// Comfortable height in CSS pixels of buttons and fields, by success criterion 2.5.5.
 const FINGER_PX: f64 = 44.0;
 
-/// Something to hit.
+/// An element that can be touched.
 #[derive(Debug, Deserialize)]
 struct Target {
-    /// Its tag, name and words.
+    /// The element's tag, name and text.
     name: String,
     width: f64,
     height: f64,
-    /// Whether it looks like a button or a field.
+    /// Whether the element looks like a button or a field.
     is_control: bool,
 }
 
-/// All that is shown: an element's box, with its label's where that is around it or stands for it. What is off the screen
-/// until the keyboard comes to it is no finger's, and a link within a sentence is as high as its line.
+/// All visible targets. An element's box includes its label's box if the label surrounds or replaces it. Elements that
+/// only the keyboard brings on screen do not count. A link within a sentence is as high as its line.
 const TARGETS: &str =
     "[...document.querySelectorAll('a[href], button, input, select, textarea, summary, [role=slider]')]
     .filter((element) => element.getClientRects().length > 0 && !element.classList.contains('header__skip'))
@@ -47,14 +47,14 @@ const TARGETS: &str =
         };
     })";
 
-/// Fails where one is too small; at least so many are there to be measured.
+/// Checks that no target is too small, and that there are at least `n_least` targets.
 async fn assert_can_be_hit(page: &Page, n_least: usize, control_px: f64) {
     page.script("for (const details of document.querySelectorAll('details')) details.open = true").await;
     let targets: Vec<Target> = page.value(TARGETS).await;
     assert!(targets.len() >= n_least, "only {} are there", targets.len());
     let is_small = |target: &&Target| {
         let least_px = if target.is_control { control_px } else { LEAST_PX };
-        // Half a pixel is a matter of rounding.
+        // Half a pixel is permitted for rounding.
         target.width < LEAST_PX - 0.5 || target.height < least_px - 0.5
     };
     let small: Vec<&Target> = targets.iter().filter(is_small).collect();
@@ -82,7 +82,7 @@ fn a_finger_hits_each_control_of_the_rig() {
         page.click(".neighbours__form button").await;
         page.until("it is kept", "document.querySelector('.neighbours__list a')").await;
         assert_can_be_hit(page, 30, FINGER_PX).await;
-        // The measure can fail.
+        // The check detects a small target.
         page.script("document.querySelector('#save').style.cssText = 'height: 20px; min-height: 0'").await;
         let targets: Vec<Target> = page.value(TARGETS).await;
         assert!(targets.iter().any(|target| target.name.contains("save") && target.height < LEAST_PX));
@@ -94,7 +94,7 @@ fn a_finger_hits_each_control_of_the_calculator() {
     tell("a_finger_hits_each_control_of_the_calculator", async |page| {
         page.open("1&batch_size=64&gpu=RTX%204070").await;
         page.resize(NARROW).await;
-        // Its own touch sizes come with a finger, and not with a width.
+        // The sizes for touch depend on a touch screen, and not on the width.
         assert_can_be_hit(page, 30, LEAST_PX).await;
     });
 }

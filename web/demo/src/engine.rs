@@ -1,37 +1,35 @@
-//! A model that writes, whatever it runs on: the same text from the same seed.
+//! Text generation on any backend. The same seed gives the same text on each of them.
 
 use headroom_kernels::{
     decode::{DecodeError, Decoder},
     sampling::{Candidate, Sampling, candidates},
     wgpu::{Generator, GpuError},
 };
-use headroom_shared::{
-    demo::Allocated,
-    gpt::buffers::Buffer,
-    order::sorted,
-    text::{self, Text},
-};
+use headroom_planner::gpt::buffers::Buffer;
+use headroom_protocol::demo::TensorSummary;
+use headroom_text::{self as text, Text};
+use headroom_tokenizer::order::sorted;
 
-/// What it runs on.
+/// The backend that runs the model.
 #[derive(Debug)]
 pub enum Backend {
-    /// The CPU, in WebAssembly.
+    /// The CPU, through WebAssembly.
     Cpu(Box<Decoder>),
     /// WebGPU.
     Gpu(Box<Generator>),
 }
 
-/// Why it does not go on.
+/// A failure of the backend, after which generation cannot continue.
 #[derive(Clone, Debug, PartialEq)]
 pub enum EngineError {
-    /// On the CPU.
+    /// A failure on the CPU.
     Cpu(DecodeError),
-    /// On WebGPU.
+    /// A failure on WebGPU.
     Gpu(GpuError),
 }
 
 impl EngineError {
-    /// In a few words.
+    /// Returns the error as a short phrase.
     pub fn text(&self) -> Text {
         match self {
             Self::Cpu(error) => error.text(),
@@ -39,7 +37,7 @@ impl EngineError {
         }
     }
 
-    /// In a sentence: those of a GPU are ones already.
+    /// Returns the error as a sentence. GPU errors are already sentences.
     pub fn sentence(&self) -> Text {
         match self {
             Self::Cpu(error) => text::demo_on_the_cpu(error.text()),
@@ -60,51 +58,51 @@ impl From<GpuError> for EngineError {
     }
 }
 
-/// A token that was chosen, and the likeliest in its place.
+/// A sampled token with the most probable candidates for its position.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Chosen {
-    /// The token.
+pub struct SampledToken {
+    /// The id of the sampled token.
     pub token: u32,
-    /// Likeliest first.
+    /// The candidates, most probable first.
     pub candidates: Vec<Candidate>,
 }
 
-/// Rows of a head's attention.
+/// Attention weights of one head for the last tokens of the text.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Attention {
-    /// The tokens that rows and columns are, the text's last.
+    /// The tokens of the rows and columns: the last ones of the text, in order.
     pub tokens: Vec<u32>,
-    /// A row each, as long as there are tokens.
+    /// The weights, row by row, with one column per token in `tokens`.
     pub weights: Vec<f32>,
-    /// What each row gives to tokens before those.
+    /// For each row, the sum of its weights on tokens before `tokens`.
     pub earlier: Vec<f32>,
 }
 
-/// A model and its text.
+/// A model on a backend, with the text it generates.
 #[derive(Debug)]
 pub struct Engine {
     backend: Backend,
     block_size: usize,
     text: Vec<u32>,
-    /// Tokens of the text that the model has seen: all, or all but the one chosen last.
+    /// Number of tokens of `text` that the model has processed: all, or all but the last one chosen.
     n_run: usize,
     n_draws: u32,
     scratch: Vec<f32>,
 }
 
 impl Engine {
-    /// With a model whose weights are loaded.
+    /// Creates an engine for a model whose weights are loaded. `block_size` is the context length in tokens.
     pub fn new(backend: Backend, block_size: u64) -> Self {
         let block_size = usize::try_from(block_size).unwrap_or(usize::MAX);
         Self { backend, block_size, text: Vec::new(), n_run: 0, n_draws: 0, scratch: Vec::new() }
     }
 
-    /// What the model sees of a text: its end, where it is beyond the context.
+    /// Returns the part of a text that fits into the context: its last `block_size` tokens.
     pub fn seen<'a>(&self, text: &'a [u32]) -> &'a [u32] {
         tail(text, self.block_size)
     }
 
-    /// Begins a text. Of a prompt beyond the context its end counts, as in nanoGPT.
+    /// Starts a new text from a prompt. Only the last `block_size` tokens of a longer prompt count, as in nanoGPT.
     pub fn begin(&mut self, prompt: &[u32]) -> Result<(), EngineError> {
         self.text.clear();
         self.text.extend_from_slice(prompt);
@@ -124,23 +122,24 @@ impl Engine {
         Ok(())
     }
 
-    /// Chooses the next token.
-    pub async fn next(&mut self, sampling: &Sampling, n_candidates: u32) -> Result<Chosen, EngineError> {
+    /// Samples the next token and returns it with up to `n_candidates` candidates.
+    pub async fn next(&mut self, sampling: &Sampling, n_candidates: u32) -> Result<SampledToken, EngineError> {
         let chosen = match &mut self.backend {
             Backend::Cpu(decoder) => {
                 decoder.prefill(&self.text[self.n_run..])?;
                 let n = usize::try_from(n_candidates).unwrap_or(usize::MAX);
                 let candidates = candidates(decoder.logits(), sampling, n, &mut self.scratch);
-                Chosen { token: decoder.choose(sampling, self.n_draws)?, candidates }
+                SampledToken { token: decoder.choose(sampling, self.n_draws)?, candidates }
             }
             Backend::Gpu(generator) => {
                 if generator.n_tokens() > self.block_size as u64 {
-                    // Absolute positions leave no way past the context but to move all others by one, as nanoGPT does.
+                    // With absolute positions, exceeding the context requires shifting all other tokens by one, as
+                    // nanoGPT does.
                     generator.forget_tokens();
                     generator.prefill(tail(&self.text, self.block_size))?;
                 }
                 let step = generator.step(sampling, n_candidates).await?;
-                Chosen { token: step.token, candidates: step.candidates }
+                SampledToken { token: step.token, candidates: step.candidates }
             }
         };
         self.n_run = self.text.len();
@@ -149,7 +148,7 @@ impl Engine {
         Ok(chosen)
     }
 
-    /// How the last tokens that were run attend to each other; at most `n_max` of them.
+    /// Returns the attention weights among the last processed tokens, at most `n_max` of them.
     pub async fn attention(&mut self, layer: u64, head: u64, n_max: usize) -> Result<Attention, EngineError> {
         let seen = self.seen(&self.text[..self.n_run]);
         let first = seen.len().saturating_sub(n_max);
@@ -158,7 +157,7 @@ impl Engine {
         let mut stride = seen.len();
         match &mut self.backend {
             Backend::Cpu(decoder) => {
-                // A whole prompt's attention is not kept: the last tokens are run again, to the same logits.
+                // Attention of the prompt is not kept. The last tokens are run again, which gives the same logits.
                 let narrow = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
                 decoder.reset();
                 if first > 0 {
@@ -186,8 +185,8 @@ impl Engine {
         Ok(attention)
     }
 
-    /// Its tensors, each summed over the blocks, largest first.
-    pub fn tensors(&self) -> Vec<Allocated> {
+    /// Returns the engine's tensors, each summed over the blocks, largest first.
+    pub fn tensors(&self) -> Vec<TensorSummary> {
         let buffers: Vec<(Buffer, u64)> = match &self.backend {
             Backend::Cpu(decoder) => {
                 decoder.buffers().iter().map(|buffer| (buffer.planned, buffer.allocated_bytes)).collect()
@@ -199,7 +198,7 @@ impl Engine {
         summed(&buffers)
     }
 
-    /// The instructions that it computes with, where that is the CPU.
+    /// Returns the CPU instruction set in use, or `None` on a GPU.
     pub fn instructions(&self) -> Option<&'static str> {
         match &self.backend {
             Backend::Cpu(decoder) => Some(decoder.instructions()),
@@ -212,15 +211,15 @@ fn tail(tokens: &[u32], n: usize) -> &[u32] {
     &tokens[tokens.len().saturating_sub(n)..]
 }
 
-fn summed(buffers: &[(Buffer, u64)]) -> Vec<Allocated> {
-    let mut tensors: Vec<Allocated> = Vec::new();
+fn summed(buffers: &[(Buffer, u64)]) -> Vec<TensorSummary> {
+    let mut tensors: Vec<TensorSummary> = Vec::new();
     for (planned, allocated_bytes) in buffers {
         let name = planned.stored.name(None);
         let tensor = match tensors.iter_mut().find(|tensor| tensor.name == name) {
             Some(tensor) => tensor,
             None => {
                 let category = planned.category();
-                tensors.push(Allocated { name, category, n: 0, planned_bytes: 0, allocated_bytes: 0 });
+                tensors.push(TensorSummary { name, category, n: 0, planned_bytes: 0, allocated_bytes: 0 });
                 tensors.last_mut().expect("it was just pushed")
             }
         };
@@ -239,7 +238,7 @@ mod tests {
         rng::Stream,
         wgpu::{Gpu, Options, Request, block_on},
     };
-    use headroom_shared::gpt::{GptConfig, GptShape, buffers::inference::Inference};
+    use headroom_planner::gpt::{GptConfig, GptShape, buffers::inference::Inference};
 
     use super::*;
 
@@ -271,7 +270,7 @@ mod tests {
         Engine::new(Backend::Gpu(Box::new(generator)), config.block_size())
     }
 
-    /// Twice as many tokens as the model sees.
+    /// Generates twice as many tokens as the context holds.
     fn written(engine: &mut Engine) -> Vec<u32> {
         (0..24).map(|_| block_on(engine.next(&SAMPLING, 3)).expect("a token").token).collect()
     }
@@ -299,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn the_gpu_writes_the_same_and_begins_anew() {
+    fn gpu_generates_the_same_tokens_as_cpu_after_restart() {
         let (mut cpu, mut gpu) = (on_cpu(), on_gpu());
         for prompt in [&[1, 2, 3][..], &[7; 30], &[1, 2, 3]] {
             cpu.begin(prompt).expect("a prompt");

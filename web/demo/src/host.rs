@@ -1,31 +1,31 @@
-//! The one place that knows the browser: messages, time, files, the network, and the browser's regular expressions.
+//! The worker's only interface to the browser: messages, time, files, the network and regular expressions.
 
 use std::ops::Range;
 
-use headroom_shared::demo::Tell;
+use headroom_protocol::demo::WorkerResponse;
 use js_sys::{ArrayBuffer, Promise, Reflect, RegExp, Uint8Array};
 use wasm_bindgen::{JsCast, JsValue};
 use wasm_bindgen_futures::JsFuture;
-use web_sys::{Blob, DedicatedWorkerGlobalScope, File, Response};
+use web_sys::{Blob, DedicatedWorkerGlobalScope, File, ReadableStreamDefaultReader, Response};
 
 fn scope() -> DedicatedWorkerGlobalScope {
     js_sys::global().unchecked_into()
 }
 
-/// Tells the page.
-pub fn tell(tell: &Tell) {
+/// Sends a message to the page.
+pub fn tell(tell: &WorkerResponse) {
     if let Ok(json) = serde_json::to_string(tell) {
-        // A page that is gone hears nothing.
+        // A closed page receives no messages.
         drop(scope().post_message(&JsValue::from_str(&json)));
     }
 }
 
-/// Milliseconds of the worker's clock.
+/// Returns the worker's clock in milliseconds.
 pub fn now_millis() -> f64 {
     scope().performance().map_or(0.0, |performance| performance.now())
 }
 
-/// Lets the browser deliver messages, and waits.
+/// Lets the browser deliver messages and waits `millis` milliseconds.
 pub async fn pause(millis: u32) {
     let promise = Promise::new(&mut |resolve, _| {
         let millis = i32::try_from(millis).unwrap_or(i32::MAX);
@@ -34,16 +34,20 @@ pub async fn pause(millis: u32) {
     drop(JsFuture::from(promise).await);
 }
 
-/// Why there is no WebGPU to ask, where the browser has none.
+/// The reason why the browser offers no WebGPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoWebGpu {
-    /// Browsers give it to pages over https and from this machine only.
+    /// The page is not secure. Browsers offer WebGPU only over HTTPS and on localhost.
     NotSecure,
-    /// The browser does not know it, or it is switched off.
+    /// The browser does not support WebGPU, or it is disabled.
     NotThere,
 }
 
-/// Whether the browser has WebGPU at all.
+/// Checks that the browser has WebGPU.
+///
+/// # Errors
+///
+/// Returns the reason if it is missing.
 pub fn webgpu() -> Result<(), NoWebGpu> {
     let gpu = Reflect::get(&scope().navigator(), &JsValue::from_str("gpu")).unwrap_or(JsValue::UNDEFINED);
     match (gpu.is_undefined() || gpu.is_null(), scope().is_secure_context()) {
@@ -53,43 +57,60 @@ pub fn webgpu() -> Result<(), NoWebGpu> {
     }
 }
 
-/// The machine's memory, where the browser says it and is not at the end of its scale.
+/// Returns an estimate of the machine's memory in bytes. It is `None` if the browser reports no value or its maximum.
 pub fn machine_bytes() -> Option<u64> {
-    /// Browsers round down to a power of two, and say this for all that is beyond.
+    /// The largest value that browsers report, also for machines with more. They round down to a power of two.
     const GIB_MAX: f64 = 8.0;
     let gib = Reflect::get(&scope().navigator(), &JsValue::from_str("deviceMemory")).ok()?.as_f64()?;
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "below 8 GiB, and checked")]
     (gib > 0.0 && gib < GIB_MAX).then_some((gib * 2.0 * 1_073_741_824.0) as u64)
 }
 
-/// Bytes to read from: a file that a person chose, or one that was fetched.
+/// A source of bytes: a file selected by the user, or a fetched one.
 #[derive(Debug)]
 pub enum Data {
-    /// It stays where it is; pieces are read.
+    /// A selected file, of which only the requested ranges are read.
     Chosen(Blob),
-    /// All of it.
+    /// A fetched file, held in memory.
     Fetched(Vec<u8>),
 }
 
 impl Data {
-    /// A chosen file.
+    /// Creates a source that reads a selected file.
     pub fn of_file(file: &File) -> Self {
         Self::Chosen(file.clone().unchecked_into())
     }
 
-    /// What lies at an address of ours.
-    pub async fn fetch(address: &str) -> Result<Self, String> {
+    /// Fetches a file from the page's own origin.
+    ///
+    /// `progress` receives the number of bytes that have arrived and the total. The total is 0 if the server does not
+    /// send it.
+    pub async fn fetch(address: &str, progress: impl Fn(u64, u64)) -> Result<Self, String> {
         let said = |error: JsValue| words(&error);
         let answer = JsFuture::from(scope().fetch_with_str(address)).await.map_err(said)?;
         let answer: Response = answer.unchecked_into();
         if !answer.ok() {
             return Err(format!("{} {}", answer.status(), answer.status_text()));
         }
-        let buffer = JsFuture::from(answer.array_buffer().map_err(said)?).await.map_err(said)?;
-        Ok(Self::Fetched(Uint8Array::new(&buffer).to_vec()))
+        // The length of a compressed body differs from the number of bytes that arrive here.
+        let header = |name: &str| answer.headers().get(name).ok().flatten();
+        let length = header("content-length").filter(|_| header("content-encoding").is_none());
+        let all = length.and_then(|length| length.parse().ok()).unwrap_or(0);
+        let body = answer.body().ok_or("the answer has no body")?;
+        let reader: ReadableStreamDefaultReader = body.get_reader().unchecked_into();
+        let mut bytes = Vec::new();
+        loop {
+            let piece = JsFuture::from(reader.read()).await.map_err(said)?;
+            let piece = Reflect::get(&piece, &JsValue::from_str("value")).map_err(said)?;
+            if piece.is_undefined() {
+                return Ok(Self::Fetched(bytes));
+            }
+            bytes.extend_from_slice(&Uint8Array::new(&piece).to_vec());
+            progress(bytes.len() as u64, all);
+        }
     }
 
-    /// How many.
+    /// Returns the length in bytes.
     pub fn bytes(&self) -> u64 {
         match self {
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a file's length is whole")]
@@ -98,7 +119,7 @@ impl Data {
         }
     }
 
-    /// Some of them; fewer where the file ends.
+    /// Reads a range of bytes. The result is shorter if the file ends within the range.
     pub async fn read(&self, range: Range<u64>) -> Result<Vec<u8>, String> {
         match self {
             Self::Chosen(blob) => {
@@ -115,12 +136,13 @@ impl Data {
     }
 }
 
-/// What an exception says.
+/// Returns the message of a JavaScript exception.
 fn words(error: &JsValue) -> String {
     error.dyn_ref::<js_sys::Error>().map_or_else(|| format!("{error:?}"), |error| String::from(error.message()))
 }
 
-/// The matches of a regular expression, by the browser's engine: a second one would be half as large as this program.
+/// Returns all matches of a regular expression, found by the browser's engine. A bundled engine would make this program
+/// half as large again.
 pub fn matches(pattern: &str, text: &str) -> Vec<String> {
     let found = js_sys::JsString::from(text).match_(&RegExp::new(pattern, "gu"));
     let list = found.map(|found| js_sys::Array::from(&found)).unwrap_or_default();

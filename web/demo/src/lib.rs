@@ -1,7 +1,7 @@
-//! The demo's worker: a GPT that runs in the browser, on WebGPU or in WebAssembly, off the page's own thread.
+//! The demo's worker: runs a GPT in the browser, on WebGPU or in WebAssembly, outside the page's main thread.
 //!
-//! The page asks ([`ask`]) and is told by messages; what they say is `headroom_shared::demo`. Asks are answered one after
-//! the other, but a text that is being written looks for new ones as often as it lets the browser take a breath.
+//! The page sends requests ([`ask`]) and receives messages; both are defined in `headroom_protocol::demo`. Requests are
+//! processed in order. Text generation checks for new requests each time it yields to the browser.
 #![cfg_attr(not(target_arch = "wasm32"), allow(dead_code, reason = "natively only its tests run"))]
 
 mod engine;
@@ -11,24 +11,28 @@ mod session;
 mod tokenizer;
 mod ways;
 
+// Tests compare errors in English.
+#[cfg(test)]
+use headroom_languages as _;
+
 use std::{cell::RefCell, collections::VecDeque};
 
-use headroom_shared::demo::{Ask, Failure, Tell};
+use headroom_protocol::demo::{Failure, WorkerRequest, WorkerResponse};
 use wasm_bindgen::prelude::wasm_bindgen;
 use wasm_bindgen_futures::spawn_local;
 use web_sys::File;
 
 use session::Session;
 
-/// Something to be done, when what is before it is done.
+/// A queued task. Tasks run one after the other.
 enum Task {
-    /// To answer, with the files that were sent along.
-    Answer(Ask, Vec<File>),
-    /// To tell that the model's device is lost.
+    /// A request from the page, with the files sent along.
+    Answer(WorkerRequest, Vec<File>),
+    /// A report to the page that the model's device is lost.
     Mourn(Failure),
 }
 
-/// What was asked and not yet answered.
+/// The tasks that are not yet finished.
 #[derive(Default)]
 struct Queue {
     tasks: VecDeque<Task>,
@@ -39,15 +43,16 @@ thread_local! {
     static QUEUE: RefCell<Queue> = RefCell::default();
 }
 
-/// Takes what the page asks, as JSON of [`Ask`], and the files that it sent along.
+/// Queues a request from the page: the JSON of an [`WorkerRequest`] and the files sent along.
 #[wasm_bindgen]
 pub fn ask(json: &str, files: Vec<File>) {
-    // Both programs are of one build, so that what the one writes the other reads.
+    // The page and the worker come from one build, so parsing does not fail.
     let Ok(ask) = serde_json::from_str(json) else { return };
     queue(Task::Answer(ask, files));
 }
 
-/// The model's device is lost: whoever computes finds it out and tells, but nobody may.
+/// Reports that the model's device is lost. A running computation detects and reports the loss itself; an idle model
+/// needs this report.
 fn lost(failure: Failure) {
     queue(Task::Mourn(failure));
 }
@@ -62,17 +67,19 @@ fn queue(task: Task) {
     }
 }
 
-/// Whether something waits that ends a text which is being written.
+/// Reports whether a queued request interrupts the text being generated.
 fn is_interrupted() -> bool {
-    QUEUE.with_borrow(|queue| queue.tasks.iter().any(|task| matches!(task, Task::Answer(Ask::Stop | Ask::Write(_), _))))
+    QUEUE.with_borrow(|queue| {
+        queue.tasks.iter().any(|task| matches!(task, Task::Answer(WorkerRequest::Stop | WorkerRequest::Write(_), _)))
+    })
 }
 
-/// The pace that was asked for since this was last called.
+/// Removes all queued pace requests and returns the latest pause in milliseconds.
 fn asked_pace() -> Option<u32> {
     QUEUE.with_borrow_mut(|queue| {
         let mut asked = None;
         queue.tasks.retain(|task| match task {
-            Task::Answer(Ask::Pace(pause_millis), _) => {
+            Task::Answer(WorkerRequest::Pace(pause_millis), _) => {
                 asked = Some(*pause_millis);
                 false
             }
@@ -88,14 +95,14 @@ thread_local! {
 
 async fn done(task: Task, session: Option<Session>) -> Result<Option<Session>, Failure> {
     match (task, session) {
-        (Task::Answer(Ask::Open { source, way, gpu_bytes }, files), _) => {
+        (Task::Answer(WorkerRequest::Open { source, way, gpu_bytes }, files), _) => {
             model::open(source, files, way, gpu_bytes).await.map(Some)
         }
-        (Task::Answer(Ask::Write(write), _), Some(mut session)) => {
+        (Task::Answer(WorkerRequest::Write(write), _), Some(mut session)) => {
             session.write(&write).await?;
             Ok(Some(session))
         }
-        (Task::Answer(Ask::Attention(head), _), Some(mut session)) => {
+        (Task::Answer(WorkerRequest::Attention(head), _), Some(mut session)) => {
             session.attention(head).await?;
             Ok(Some(session))
         }
@@ -112,12 +119,12 @@ async fn answer_all() {
             next
         });
         let Some(task) = next else { return };
-        // Nobody else is here: answers come one after the other.
+        // Tasks run one after the other, so the session is not in use elsewhere.
         let session = SESSION.take();
         match done(task, session).await {
             Ok(session) => SESSION.set(session),
-            // What failed is gone with its session: it is told once.
-            Err(failure) => host::tell(&Tell::Failed(failure)),
+            // A failed task drops its session, so the failure is reported once.
+            Err(failure) => host::tell(&WorkerResponse::Failed(failure)),
         }
     }
 }

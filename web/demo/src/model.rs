@@ -1,4 +1,4 @@
-//! Opening a model: its files, the budget, a device, the weights.
+//! Opens a model: its files, the memory plan, the device and the weights.
 
 use headroom_kernels::{
     decode::Decoder,
@@ -8,15 +8,17 @@ use headroom_kernels::{
     },
     wgpu::{Generator, Gpu, GpuError, Options, Request},
 };
-use headroom_shared::{
-    demo::{Failure, FailureKind, Opened, Plan, Ready, Source, Tell, Way, files::Role},
+use headroom_planner::{
     gpt::{GptConfig, presets::GPT2_VOCAB_SIZE},
     nanogpt::defaults::DEFAULT_VOCAB_SIZE,
-    text::{self, Text},
-    tokenizer::{
-        CharTokenizer,
-        bpe::{BpeError, ByteBpe},
-    },
+};
+use headroom_protocol::demo::{
+    DemoBackend, Failure, FailureKind, ModelPlans, ModelReport, Plan, Source, WorkerResponse, files::Role,
+};
+use headroom_text::{self as text, Text};
+use headroom_tokenizer::{
+    CharTokenizer,
+    bpe::{BpeError, ByteBpe},
 };
 use web_sys::File;
 
@@ -28,7 +30,7 @@ use crate::{
     ways::{self, Machine},
 };
 
-/// The longest tokenizer file that is read; GPT-2's has 1.4 MB.
+/// Maximum size of a tokenizer file in bytes. GPT-2's has 1.4 MB.
 const MAX_TOKENIZER_BYTES: u64 = 64 << 20;
 
 fn failure(kind: FailureKind, text: impl Into<Text>) -> Failure {
@@ -44,18 +46,18 @@ fn unread(name: &str, reason: String) -> Failure {
     failure(FailureKind::Files, text::demo_unread(name, reason))
 }
 
-/// Opens a model and tells on the way what becomes of it.
+/// Opens a model and reports progress to the page.
 pub async fn open(
     source: Source,
     files: Vec<File>,
-    way: Option<Way>,
+    way: Option<DemoBackend>,
     gpu_bytes: Option<u64>,
 ) -> Result<Session, Failure> {
     let folder = Folder::of(source, &files).await?;
     let hints = match &folder.config {
         Some(config) => {
             let text = whole(config, "config.json", MAX_CONFIG_JSON_BYTES).await?;
-            // What it says of that file names it.
+            // Errors about this file already contain its name.
             Hints::from_config_json(&text).map_err(|error| {
                 let text = text::demo_sentence(error.text());
                 Failure { kind: FailureKind::Files, text, hint: error.hint().map(Text::from) }
@@ -72,7 +74,7 @@ pub async fn open(
     let software = gpu.as_ref().map(Gpu::is_software).map_err(Clone::clone);
     let machine = Machine { gpu: software, gpu_bytes, machine_bytes: host::machine_bytes() };
     let of_other_size = tokenizer::note(tokenizer.vocab_size(), config.vocab_size());
-    let mut opened = Opened {
+    let mut opened = ModelPlans {
         name: folder.name.clone(),
         n_layer: config.n_layer(),
         n_head: config.n_head(),
@@ -92,7 +94,7 @@ pub async fn open(
     if let Some(gpu) = &gpu {
         gpu.on_lost(|error| crate::lost(failure(FailureKind::Device, error.text())));
     }
-    host::tell(&Tell::Ready(Ready {
+    host::tell(&WorkerResponse::Ready(ModelReport {
         way,
         device: engine
             .instructions()
@@ -102,11 +104,11 @@ pub async fn open(
     Ok(Session::new(engine, tokenizer, &config))
 }
 
-/// The files of a model by what they are.
+/// The files of a model, by role.
 struct Folder {
-    /// The weights' name; empty for those that ship.
+    /// The name of the weights file; empty for the model shipped with the page.
     name: String,
-    /// What messages call them.
+    /// The file name used in messages.
     file: String,
     weights: Data,
     config: Option<Data>,
@@ -122,7 +124,8 @@ impl Folder {
             Self { name, file, weights, config: None, tokenizer_json: None, vocab: None, merges: None }
         };
         if let Source::Shipped(address) = source {
-            let weights = Data::fetch(&address).await;
+            let progress = |read_bytes, all_bytes| host::tell(&WorkerResponse::Progress { read_bytes, all_bytes });
+            let weights = Data::fetch(&address, progress).await;
             let weights = weights.map_err(|reason| failure(FailureKind::Files, text::demo_not_fetched(reason)))?;
             return Ok(none(weights, String::new(), address.rsplit('/').next().unwrap_or_default()));
         }
@@ -148,7 +151,7 @@ impl Folder {
         })
     }
 
-    /// The tokenizer: what the weights say of themselves, or a file beside them.
+    /// Creates the tokenizer from the metadata of the weights, or from a tokenizer file.
     async fn tokenizer(&self, catalogue: &Catalogue) -> Result<Tokenizer, Failure> {
         let vocab_size = catalogue.config().vocab_size();
         let tokenizer = match (catalogue.tokenizer(), &self.tokenizer_json, (&self.vocab, &self.merges)) {
@@ -168,7 +171,7 @@ impl Folder {
                 let merges = whole(merges, "merges.txt", MAX_TOKENIZER_BYTES).await?;
                 byte_pairs(ByteBpe::from_vocab_and_merges(&vocab, &merges))?
             }
-            // nanoGPT rounds GPT-2's vocabulary up.
+            // nanoGPT rounds the size of GPT-2's vocabulary up.
             (known, ..) if known.is_some() || (GPT2_VOCAB_SIZE..=DEFAULT_VOCAB_SIZE).contains(&vocab_size) => {
                 return Err(failure(FailureKind::Files, text::DEMO_NO_GPT2_TOKENIZER));
             }
@@ -183,7 +186,7 @@ fn byte_pairs(read: Result<ByteBpe, BpeError>) -> Result<Tokenizer, Failure> {
     Ok(Tokenizer::Bpe(Box::new(tokenizer)))
 }
 
-/// A small file.
+/// Reads a small file completely. Fails if the file is larger than `bytes_max`.
 async fn whole(data: &Data, name: &str, bytes_max: u64) -> Result<Vec<u8>, Failure> {
     if data.bytes() > bytes_max {
         let text = text::demo_too_long(name, text::size(data.bytes()), text::size(bytes_max));
@@ -212,17 +215,17 @@ async fn request_gpu() -> Result<Gpu, Text> {
     }
 }
 
-/// Allocates every buffer of the best way that is open: before a weight is read, so that nobody waits for what does not
-/// fit.
+/// Allocates every buffer of the best available backend. This happens before any weight is read, so that a model that
+/// does not fit fails early.
 async fn allocate(
-    chosen: Option<Way>,
+    chosen: Option<DemoBackend>,
     machine: &Machine,
     gpu: Option<&Gpu>,
     config: &GptConfig,
-    opened: &mut Opened,
-) -> Result<(Way, Backend), Failure> {
-    // The budget comes first: to allocate gigabytes takes its time.
-    host::tell(&Tell::Opened(opened.clone()));
+    opened: &mut ModelPlans,
+) -> Result<(DemoBackend, Backend), Failure> {
+    // The plan is sent first, because allocating gigabytes takes time.
+    host::tell(&WorkerResponse::Opened(opened.clone()));
     let order = machine.order();
     for way in order.into_iter().filter(|&way| chosen.is_none_or(|chosen| chosen == way)) {
         let is_open = |plan: &Plan| plan.refusal.is_none() && (chosen.is_some() || machine.takes(plan));
@@ -233,7 +236,7 @@ async fn allocate(
             Ok(backend) => {
                 opened.way = Some(way);
                 opened.why = if chosen.is_some() { machine.why_chosen(way).into() } else { machine.why(way) };
-                host::tell(&Tell::Opened(opened.clone()));
+                host::tell(&WorkerResponse::Opened(opened.clone()));
                 return Ok((way, backend));
             }
             Err(error) => {
@@ -241,25 +244,25 @@ async fn allocate(
                     plan.refusal = Some(error.text());
                 }
                 if matches!(error, EngineError::Gpu(GpuError::DeviceLost { .. } | GpuError::Refused { .. })) {
-                    host::tell(&Tell::Opened(opened.clone()));
+                    host::tell(&WorkerResponse::Opened(opened.clone()));
                     return Err(failure(FailureKind::Device, error.text()));
                 }
             }
         }
     }
-    host::tell(&Tell::Opened(opened.clone()));
-    if let (Err(error), Some(true)) = (&machine.gpu, chosen.map(Way::is_webgpu)) {
+    host::tell(&WorkerResponse::Opened(opened.clone()));
+    if let (Err(error), Some(true)) = (&machine.gpu, chosen.map(DemoBackend::is_webgpu)) {
         return Err(failure(FailureKind::Device, error.clone()));
     }
     let refused = opened.plans.iter().find(|plan| chosen == Some(plan.way)).and_then(|plan| {
         let why = plan.refusal.clone()?;
-        // A GPU's own words are sentences.
+        // GPU errors are already sentences.
         Some(if plan.way.is_webgpu() { why } else { text::demo_way_refused(plan.way.text(), why) })
     });
     Err(failure(FailureKind::DoesNotFit, refused.unwrap_or_else(|| text::DEMO_FITS_NOWHERE.into())))
 }
 
-async fn backend(way: Way, gpu: Option<&Gpu>, config: &GptConfig) -> Result<Backend, EngineError> {
+async fn backend(way: DemoBackend, gpu: Option<&Gpu>, config: &GptConfig) -> Result<Backend, EngineError> {
     match gpu.filter(|_| way.is_webgpu()) {
         Some(gpu) => {
             let options = Options { inference: ways::inference(way), ..Options::default() };
@@ -269,12 +272,12 @@ async fn backend(way: Way, gpu: Option<&Gpu>, config: &GptConfig) -> Result<Back
     }
 }
 
-/// Reads the weights in, one parameter after the other, so that no second copy of all lies about.
+/// Loads the weights one parameter at a time, so that no second copy of all weights exists.
 async fn load(folder: &Folder, catalogue: &Catalogue, mut backend: Backend) -> Result<Backend, Failure> {
-    /// A bar that moves this often is smooth.
+    /// Time between two progress messages, short enough for a smooth progress bar.
     const TELL_EVERY_MILLIS: f64 = 50.0;
     let all_bytes = folder.weights.bytes();
-    let (mut read_bytes, mut told) = (0, f64::NEG_INFINITY);
+    let (mut read_bytes, mut reported_millis) = (0, f64::NEG_INFINITY);
     for entry in catalogue.layout().entries() {
         let full = |_| failure(FailureKind::Device, text::demo_staging_full(entry.name.as_str()));
         let mut values = zeros(entry.range.len()).map_err(full)?;
@@ -282,9 +285,9 @@ async fn load(folder: &Folder, catalogue: &Catalogue, mut backend: Backend) -> R
             let bytes = folder.weights.read(read.range.clone()).await.map_err(|reason| unread(&folder.file, reason))?;
             catalogue.take_one(&read, &bytes, &mut values).map_err(|error| of_weights(&folder.file, &error))?;
             read_bytes += read.range.end - read.range.start;
-            if host::now_millis() - told > TELL_EVERY_MILLIS {
-                host::tell(&Tell::Progress { read_bytes, all_bytes });
-                told = host::now_millis();
+            if host::now_millis() - reported_millis > TELL_EVERY_MILLIS {
+                host::tell(&WorkerResponse::Progress { read_bytes, all_bytes });
+                reported_millis = host::now_millis();
             }
         }
         let (tensor, layer) = (entry.parameter.tensor, entry.parameter.layer);

@@ -1,33 +1,33 @@
-//! A model that is open, and the text that it writes.
+//! An open model and its text generation.
 
 use headroom_kernels::sampling::Sampling;
-use headroom_shared::{
-    demo::{Began, End, Failure, FailureKind, Head, Map, Tell, Token, Write, Wrote},
-    gpt::GptConfig,
-    text::{self, Text},
+use headroom_planner::gpt::GptConfig;
+use headroom_protocol::demo::{
+    End, Failure, FailureKind, GenerationRequest, Head, Map, PromptReport, Token, TokenReport, WorkerResponse,
 };
+use headroom_text::{self as text, Text};
 
 use crate::{
     asked_pace,
     engine::{Engine, EngineError},
     host, is_interrupted,
-    tokenizer::{Speller, Tokenizer},
+    tokenizer::{TokenDecoder, Tokenizer},
 };
 
-/// Candidates that come with a token; an engine tells no more.
+/// Number of candidates sent with each token. No backend returns more.
 const N_CANDIDATES: u32 = 30;
-/// Tokens that a map of attention shows.
-const MAP_TOKENS: usize = 24;
-/// How long tokens are kept back before they are told: as often as a screen shows anything new, twice.
+/// Number of tokens in an attention map.
+const MAP_TOKENS: usize = 20;
+/// Time for which tokens are batched before they are sent: two frames of a 60 Hz screen.
 const TELL_EVERY_MILLIS: f64 = 33.0;
 
-/// A share as so many parts of a whole.
+/// Converts a share from 0 to 1 into an integer from 0 to `whole`.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 0 and the whole")]
 fn share(of: f32, whole: f32) -> u32 {
     (of.clamp(0.0, 1.0) * whole).round() as u32
 }
 
-/// The model, its tokenizer and its text.
+/// An open model with its tokenizer.
 #[derive(Debug)]
 pub struct Session {
     engine: Engine,
@@ -37,19 +37,19 @@ pub struct Session {
     vocab_size: u64,
 }
 
-/// What a device or an engine says that does not go on.
+/// Converts an engine error into a device failure.
 fn broken(error: &EngineError) -> Failure {
     Failure { kind: FailureKind::Device, text: error.sentence(), hint: None }
 }
 
 impl Session {
-    /// With a model that can write.
+    /// Creates a session for a model with loaded weights.
     pub const fn new(engine: Engine, tokenizer: Tokenizer, config: &GptConfig) -> Self {
         Self { engine, tokenizer, n_layer: config.n_layer(), n_head: config.n_head(), vocab_size: config.vocab_size() }
     }
 
-    /// Writes a text, and tells it as it comes. A prompt that cannot be read is told, and leaves the model as it is.
-    pub async fn write(&mut self, write: &Write) -> Result<(), Failure> {
+    /// Generates a text and sends it piece by piece. An invalid prompt is reported and leaves the model unchanged.
+    pub async fn write(&mut self, write: &GenerationRequest) -> Result<(), Failure> {
         let beginning = self.tokenizer.beginning().to_string();
         let prompt = if write.prompt.is_empty() { &beginning } else { &write.prompt };
         match self.tokenizer.encode(prompt).and_then(|prompt| self.known(prompt)) {
@@ -58,13 +58,13 @@ impl Session {
                 self.attention(write.head).await
             }
             Err(text) => {
-                host::tell(&Tell::Failed(Failure { kind: FailureKind::Prompt, text, hint: None }));
+                host::tell(&WorkerResponse::Failed(Failure { kind: FailureKind::Prompt, text, hint: None }));
                 Ok(())
             }
         }
     }
 
-    /// A prompt's tokens, where the model has them all: a tokenizer may have more.
+    /// Checks that the model has every token of a prompt. A tokenizer may have more tokens than the model.
     fn known(&self, prompt: Vec<u32>) -> Result<Vec<u32>, Text> {
         match prompt.iter().find(|&&token| u64::from(token) >= self.vocab_size) {
             Some(&token) => Err(text::demo_unknown_token(self.tokenizer.name(token), text::count(self.vocab_size))),
@@ -72,16 +72,16 @@ impl Session {
         }
     }
 
-    async fn go_on_from(&mut self, prompt: &[u32], write: &Write) -> Result<(), EngineError> {
+    async fn go_on_from(&mut self, prompt: &[u32], write: &GenerationRequest) -> Result<(), EngineError> {
         let sampling = Sampling { temperature: write.temperature, top_k: write.top_k, seed: write.seed };
-        let mut speller = Speller::default();
-        // Nobody looks at what the model does not see, and a page has to draw it.
+        let mut speller = TokenDecoder::default();
+        // Only the part of the prompt within the context is sent. The page would have to draw the rest as well.
         let seen = self.engine.seen(prompt);
         let tokens = seen.iter().map(|&token| speller.add(&self.tokenizer, token)).collect();
-        host::tell(&Tell::Began(Began { tokens, n_tokens: prompt.len() as u64 }));
+        host::tell(&WorkerResponse::Began(PromptReport { tokens, n_tokens: prompt.len() as u64 }));
         self.engine.begin(prompt)?;
         let mut end = End::Length;
-        let (mut tokens, mut millis, mut told) = (Vec::new(), 0.0, host::now_millis());
+        let (mut tokens, mut millis, mut reported_millis) = (Vec::new(), 0.0, host::now_millis());
         let mut pause_millis = write.pause_millis;
         for n in 0..write.n_tokens {
             let start = host::now_millis();
@@ -99,24 +99,28 @@ impl Session {
                     .collect(),
             });
             let is_last = n + 1 == write.n_tokens;
-            if is_last || pause_millis > 0 || host::now_millis() - told > TELL_EVERY_MILLIS {
+            if is_last || pause_millis > 0 || host::now_millis() - reported_millis > TELL_EVERY_MILLIS {
                 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a clock's time is small")]
                 let micros = (millis * 1000.0).round() as u64;
-                host::tell(&Tell::Wrote(Wrote { tokens: std::mem::take(&mut tokens), n_tokens: n + 1, micros }));
+                host::tell(&WorkerResponse::Wrote(TokenReport {
+                    tokens: std::mem::take(&mut tokens),
+                    n_tokens: n + 1,
+                    micros,
+                }));
                 host::pause(if is_last { 0 } else { pause_millis }).await;
                 pause_millis = asked_pace().unwrap_or(pause_millis);
-                told = host::now_millis();
+                reported_millis = host::now_millis();
                 if is_interrupted() && !is_last {
                     end = End::Stopped;
                     break;
                 }
             }
         }
-        host::tell(&Tell::Ended(end));
+        host::tell(&WorkerResponse::Ended(end));
         Ok(())
     }
 
-    /// Tells how the text's last tokens attend to each other.
+    /// Sends the attention map of the text's last tokens. Does nothing if the layer or head is out of range.
     pub async fn attention(&mut self, head: Head) -> Result<(), Failure> {
         let Head { layer, head: index } = head;
         if layer >= self.n_layer || index >= self.n_head {
@@ -124,7 +128,7 @@ impl Session {
         }
         let attention = self.engine.attention(layer, index, MAP_TOKENS).await.map_err(|error| broken(&error))?;
         let thousandths = |weight: &f32| u16::try_from(share(*weight, 1e3)).unwrap_or(1000);
-        host::tell(&Tell::Attention(Map {
+        host::tell(&WorkerResponse::Attention(Map {
             head,
             tokens: attention.tokens.iter().map(|&token| self.tokenizer.name(token)).collect(),
             weights: attention.weights.iter().map(thousandths).collect(),

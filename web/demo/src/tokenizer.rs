@@ -1,19 +1,17 @@
-//! Text to tokens and back, whichever tokenizer the model has.
+//! Conversion between text and tokens for every supported tokenizer.
 
-use headroom_shared::{
-    text::{self, Text},
-    tokenizer::{
-        CharTokenizer,
-        bpe::{ByteBpe, Part, SPLIT_PATTERN},
-    },
+use headroom_text::{self as text, Text};
+use headroom_tokenizer::{
+    CharTokenizer,
+    bpe::{ByteBpe, Part, SPLIT_PATTERN},
 };
 
 use crate::host;
 
-/// What is to be said of a tokenizer with so many tokens beside a model of another number; nothing where the model's is
-/// rounded up, as nanoGPT has 50,304 for GPT-2's 50,257.
+/// Returns a note if the tokenizer's size does not match the model's vocabulary. A vocabulary that was rounded up
+/// matches, such as nanoGPT's 50,304 for GPT-2's 50,257.
 pub fn note(found: u64, vocab_size: u64) -> Option<Text> {
-    /// What a number of rows is rounded up to, for speed.
+    /// Vocabulary sizes are rounded up to a multiple of this, for speed.
     const ROUND: u64 = 64;
     let is_rounded = vocab_size.is_multiple_of(ROUND) && found <= vocab_size && vocab_size - found < ROUND;
     let is_usual = found == vocab_size || is_rounded;
@@ -23,14 +21,14 @@ pub fn note(found: u64, vocab_size: u64) -> Option<Text> {
 /// A model's tokenizer.
 #[derive(Debug)]
 pub enum Tokenizer {
-    /// A character each.
+    /// A tokenizer with one token per character.
     Char(CharTokenizer),
-    /// GPT-2's byte pairs.
+    /// GPT-2's byte pair encoding.
     Bpe(Box<ByteBpe>),
 }
 
 impl Tokenizer {
-    /// Tokens that it has names for.
+    /// Returns the number of tokens that have a name.
     pub fn vocab_size(&self) -> u64 {
         match self {
             Self::Char(tokenizer) => tokenizer.vocab_size() as u64,
@@ -38,7 +36,7 @@ impl Tokenizer {
         }
     }
 
-    /// What a text begins with where nobody says it.
+    /// Returns the default prompt.
     pub fn beginning(&self) -> char {
         match self {
             Self::Char(tokenizer) => tokenizer.beginning(),
@@ -46,7 +44,11 @@ impl Tokenizer {
         }
     }
 
-    /// A text's tokens.
+    /// Encodes a text.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a character is not in the vocabulary.
     pub fn encode(&self, words: &str) -> Result<Vec<u32>, Text> {
         match self {
             Self::Char(tokenizer) => tokenizer
@@ -69,7 +71,7 @@ impl Tokenizer {
         }
     }
 
-    /// A token's bytes; none where it has no name, as the rows that pad an embedding.
+    /// Returns a token's bytes, or `None` for a row that only pads the embedding.
     fn bytes(&self, token: u32) -> Option<Vec<u8>> {
         match self {
             Self::Char(tokenizer) => Some(tokenizer.char(token)?.to_string().into_bytes()),
@@ -77,18 +79,18 @@ impl Tokenizer {
         }
     }
 
-    /// A token for a person who looks at it alone.
+    /// Returns a token's text for display on its own.
     pub fn name(&self, token: u32) -> String {
         match self.bytes(token).map(String::from_utf8) {
             Some(Ok(name)) => name,
-            // A piece of a character.
+            // The token is only a part of a UTF-8 character.
             Some(Err(error)) => error.as_bytes().iter().map(|byte| format!("\\x{byte:02x}")).collect(),
             None => format!("[{token}]"),
         }
     }
 }
 
-/// The characters of a text that a vocabulary lacks, each once, as far as a person wants to read.
+/// Lists the characters of a text that are not in the vocabulary: each once, at most 20.
 fn unknown(tokenizer: &CharTokenizer, words: &str) -> String {
     const SHOWN_CHARS: usize = 20;
     let mut unknown: Vec<char> = Vec::new();
@@ -101,7 +103,7 @@ fn unknown(tokenizer: &CharTokenizer, words: &str) -> String {
             said.push_str(" …");
             break;
         }
-        // In quotes, as it may be a blank.
+        // Quoted, because the character may be a blank.
         said.push_str(if unknown.is_empty() { "" } else { " " });
         said.push_str(&format!("{char:?}"));
         unknown.push(char);
@@ -109,7 +111,7 @@ fn unknown(tokenizer: &CharTokenizer, words: &str) -> String {
     said
 }
 
-/// The characters that a vocabulary has, as far as a line goes.
+/// Lists the printable characters of the vocabulary, at most 100.
 fn known(tokenizer: &CharTokenizer) -> String {
     const SHOWN_CHARS: usize = 100;
     let seen = tokenizer.vocab().iter().filter(|char| !char.is_control());
@@ -120,14 +122,14 @@ fn known(tokenizer: &CharTokenizer) -> String {
     known
 }
 
-/// Puts tokens together to a text, where a character may take several.
+/// Decodes a stream of tokens in which one character may span several tokens.
 #[derive(Debug, Default)]
-pub struct Speller {
+pub struct TokenDecoder {
     pending: Vec<u8>,
 }
 
-impl Speller {
-    /// What a token adds to the text: nothing while a character is not whole.
+impl TokenDecoder {
+    /// Adds a token and returns the new text. It is empty while a character is incomplete.
     pub fn add(&mut self, tokenizer: &Tokenizer, token: u32) -> String {
         let Some(bytes) = tokenizer.bytes(token) else { return tokenizer.name(token) };
         self.pending.extend_from_slice(&bytes);
@@ -140,7 +142,7 @@ impl Speller {
             said.push_str(std::str::from_utf8(&self.pending[..whole]).unwrap_or_default());
             self.pending.drain(..whole);
             let Some(bad) = bad else { return said };
-            // Bytes that no character begins with; they are shown, as whoever looks wants to know.
+            // Invalid UTF-8 is shown as escaped bytes.
             said.extend(self.pending.drain(..bad).map(|byte| format!("\\x{byte:02x}")));
         }
     }
@@ -169,7 +171,7 @@ mod tests {
     fn characters_are_spelled_one_by_one() {
         let tokenizer = bytes_each();
         let tokens = tokenizer.encode("bé a").expect("known");
-        let mut speller = Speller::default();
+        let mut speller = TokenDecoder::default();
         let said: Vec<String> = tokens.iter().map(|&token| speller.add(&tokenizer, token)).collect();
         assert_eq!(said, ["b", "é", " ", "a"]);
         assert_eq!(tokenizer.name(99), "[99]");

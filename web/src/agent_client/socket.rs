@@ -1,29 +1,29 @@
-//! The one socket to the agent.
+//! The page's WebSocket to the agent. There is one at a time.
 
 use std::cell::RefCell;
 
 use wasm_bindgen::{JsCast, JsValue, closure::Closure};
 use web_sys::{Event, MessageEvent, WebSocket};
 
-/// What a socket tells.
+/// An event of the socket.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Told {
-    /// It is open.
+pub enum SocketEvent {
+    /// The socket opened.
     Opened,
-    /// A message came.
+    /// A text message arrived.
     Message(String),
-    /// It closed, or never opened.
+    /// The socket closed, or failed to open.
     Closed,
 }
 
 thread_local! {
     static SOCKET: RefCell<Option<WebSocket>> = const { RefCell::new(None) };
-    /// Made once and given to every socket, so that a day of reconnecting leaves nothing behind.
+    /// Event listeners, created once and shared by all sockets, so that reconnecting leaks no memory.
     static LISTENERS: RefCell<Option<[JsValue; 3]>> = const { RefCell::new(None) };
 }
 
-/// Says who hears what sockets tell: one, for as long as the page lives.
-pub fn listen(hear: impl Fn(Told) + Clone + 'static) {
+/// Sets the handler for the events of all sockets. It stays for the lifetime of the page.
+pub fn listen(hear: impl Fn(SocketEvent) + Clone + 'static) {
     let is_current = |event: &Event| {
         SOCKET
             .with_borrow(|socket| socket.as_ref().is_some_and(|socket| event.target().is_some_and(|at| at == **socket)))
@@ -31,28 +31,28 @@ pub fn listen(hear: impl Fn(Told) + Clone + 'static) {
     let (opened, closed) = (hear.clone(), hear.clone());
     let on_open = Closure::<dyn FnMut(Event)>::new(move |event: Event| {
         if is_current(&event) {
-            opened(Told::Opened);
+            opened(SocketEvent::Opened);
         }
     });
     let on_message = Closure::<dyn FnMut(MessageEvent)>::new(move |event: MessageEvent| {
         if let (true, Some(text)) = (is_current(&event), event.data().as_string()) {
-            hear(Told::Message(text));
+            hear(SocketEvent::Message(text));
         }
     });
     let on_close = Closure::<dyn FnMut(Event)>::new(move |event: Event| {
         if is_current(&event) {
             SOCKET.set(None);
-            closed(Told::Closed);
+            closed(SocketEvent::Closed);
         }
     });
     LISTENERS.set(Some([on_open.into_js_value(), on_message.into_js_value(), on_close.into_js_value()]));
 }
 
-/// Opens a socket in the place of the one before, of which nothing is heard any more; false where the browser refuses.
+/// Opens a new socket and discards the previous one with its events. Returns `false` if the browser refuses.
 pub fn open() -> bool {
     close();
     let address = super::beside("ws");
-    // http becomes ws, and https wss.
+    // The scheme http becomes ws, and https becomes wss.
     let Some(socket) = address.strip_prefix("http").and_then(|rest| WebSocket::new(&format!("ws{rest}")).ok()) else {
         return false;
     };
@@ -76,7 +76,7 @@ pub fn close() {
     }
 }
 
-/// Sends a message; one that cannot be sent is lost with its socket, whose close is heard.
+/// Sends a message. If the socket is broken, the message is lost and the socket's close event follows.
 pub fn send(message: &str) {
     SOCKET.with_borrow(|socket| {
         if let Some(socket) = socket {

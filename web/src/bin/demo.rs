@@ -1,4 +1,4 @@
-//! The page where a GPT runs.
+//! The demo page, which runs a GPT in the browser.
 
 fn main() {
     headroom_web::demo();

@@ -1,4 +1,4 @@
-//! The page that explains an out-of-memory message.
+//! The page that explains out-of-memory messages.
 
 fn main() {
     headroom_web::diagnose();

@@ -1,4 +1,4 @@
-//! The calculator in somebody's page, and the page that writes the lines for that.
+//! The embedded calculator, and the page that generates the HTML to embed it.
 
 fn main() {
     headroom_web::embed();

@@ -1,4 +1,4 @@
-//! The page of the machine with the GPUs.
+//! The rig page, which monitors the machine with the GPUs.
 
 fn main() {
     headroom_web::rig();

@@ -1,6 +1,6 @@
-//! What is dropped onto the page: files, and folders whose files are looked at. Folders in those are not.
+//! Files and directories dropped onto the page. Subdirectories are not searched.
 
-use headroom_shared::demo::files::Role;
+use headroom_protocol::demo::files::Role;
 use js_sys::{Array, Function, Promise};
 use wasm_bindgen::{JsCast, JsValue};
 use wasm_bindgen_futures::JsFuture;
@@ -8,20 +8,21 @@ use web_sys::{
     DataTransfer, File, FileSystemDirectoryEntry, FileSystemDirectoryReader, FileSystemEntry, FileSystemFileEntry,
 };
 
-/// Entries of a folder that are looked at: a model's has twenty, and somebody's downloads end nowhere.
+/// Maximum number of directory entries that are read. A model's directory has about twenty; a download directory can
+/// have any number.
 const FOLDER_ENTRIES_MAX: usize = 1000;
 
-/// What was dropped.
+/// The content of a drop event.
 #[derive(Debug, Default)]
-pub struct Dropped {
-    /// Files by themselves.
+pub struct DropContent {
+    /// Files dropped directly.
     pub files: Vec<File>,
-    /// Folders, not looked into yet.
+    /// Dropped directories, not yet read.
     folders: Vec<FileSystemDirectoryEntry>,
 }
 
-impl Dropped {
-    /// To be called while the event lasts: it is empty behind.
+impl DropContent {
+    /// Reads the content of a drop event. Must be called while the event is handled; afterwards the data is empty.
     pub fn of(data: &DataTransfer) -> Self {
         let items = data.items();
         let mut dropped = Self::default();
@@ -34,12 +35,12 @@ impl Dropped {
         dropped
     }
 
-    /// Whether there is nothing in it, not even an empty folder.
+    /// Reports whether nothing was dropped, not even an empty directory.
     pub fn is_empty(&self) -> bool {
         self.files.is_empty() && self.folders.is_empty()
     }
 
-    /// The files, and those of the folders that a model may need.
+    /// Returns the dropped files and the model files in the dropped directories.
     pub async fn all(self) -> Vec<File> {
         let mut files = self.files;
         for folder in self.folders {
@@ -56,7 +57,7 @@ async fn files_of(reader: &FileSystemDirectoryReader) -> Vec<File> {
         let batch =
             called_back(|done, failed| drop(reader.read_entries_with_callback_and_callback(done, failed))).await;
         let batch: Array = batch.map(JsCast::unchecked_into).unwrap_or_default();
-        // Browsers give a hundred at a time, and none at the end.
+        // Browsers return about a hundred entries at a time, and an empty batch at the end.
         if batch.length() == 0 {
             break;
         }
@@ -73,7 +74,7 @@ async fn files_of(reader: &FileSystemDirectoryReader) -> Vec<File> {
     files
 }
 
-/// What a function calls back with; none where it calls the other.
+/// Awaits the success callback of a function. Returns `None` if the function calls the error callback.
 async fn called_back(function: impl Fn(&Function, &Function)) -> Option<JsValue> {
     JsFuture::from(Promise::new(&mut |done, failed| function(&done, &failed))).await.ok()
 }

@@ -1,52 +1,52 @@
-//! The calculator as a frame in somebody's page: what it knows of that page, and the two messages between them.
+//! Communication between the embedded calculator and its host page.
 //!
-//! `headroom-calculator.js` is the other side. A message goes to the one origin that the frame's address names, and is
-//! taken only from the window around the frame at that origin; never to or from just anyone.
+//! `headroom-calculator.js` is the other side. Messages go only to the origin named in the frame's address. They are
+//! accepted only from the parent window at that origin.
 
 use js_sys::{Object, Reflect};
 use leptos::prelude::{document, window};
 use wasm_bindgen::{JsCast, JsValue, closure::Closure};
 use web_sys::{Element, MessageEvent, MutationObserver, MutationObserverInit, ResizeObserver, UrlSearchParams};
 
-/// The origin of the page around us, as our address names it; `None` where we are opened as a page. Empty where it has
-/// none, as a file.
+/// Returns the host page's origin from the frame's address, or `None` if the page is not embedded. The result is empty
+/// if the host has no origin, such as a local file.
 pub fn host() -> Option<String> {
     let query = UrlSearchParams::new_with_str(&window().location().search().ok()?).ok()?;
     let host = query.get("host")?;
-    // "*" would be everyone, and "/" ourselves.
+    // The target "*" would address every origin, and "/" this page itself.
     Some(if host.contains("://") { host } else { String::new() })
 }
 
-/// Lets what is behind the frame show through.
+/// Makes the page's background transparent.
 pub fn show_as_frame() {
     if let Some(root) = document().document_element() {
         root.set_class_name("framed");
     }
 }
 
-/// Keeps the page around us told of an element's height, and follows the theme it names.
+/// Reports the height of `element` to the host page and follows the theme that the host page sends.
 pub fn talk(host: String, element: &Element) {
-    // Opened by itself, there is nobody around it.
+    // A page opened directly has no host page.
     let is_alone = window().parent().ok().flatten().is_none_or(|parent| Object::is(&parent, &window()));
     if host.is_empty() || is_alone {
         return;
     }
     follow_theme(host.clone());
-    let mut told = 0.0;
+    let mut reported_height = 0.0;
     let look: Closure<dyn FnMut()> = Closure::new({
         let element = element.clone();
         move || {
             let height = element.get_bounding_client_rect().height().ceil();
-            if height > 0.0 && height != told {
-                told = height;
+            if height > 0.0 && height != reported_height {
+                reported_height = height;
                 tell(&host, "height", height);
             }
         }
     });
     let look: js_sys::Function = look.into_js_value().unchecked_into();
     drop(look.call0(&JsValue::NULL));
-    // The one sees every change of size but sleeps while the frame is out of sight, as browsers let such frames rest;
-    // the other sees what the program changes then, so that nothing moves once the frame comes into sight.
+    // The resize observer sees every change of size, but browsers suspend it while the frame is out of sight. The
+    // mutation observer sees changes made meanwhile, so that the layout does not shift when the frame becomes visible.
     if let Ok(resized) = ResizeObserver::new(&look) {
         resized.observe(element);
     }
@@ -65,7 +65,7 @@ fn tell(host: &str, what: &str, value: f64) {
         drop(Reflect::set(&message, &JsValue::from_str(key), &value));
     }
     if let Ok(Some(parent)) = window().parent() {
-        // Refused where the address names no origin: then nobody is told.
+        // The browser rejects an invalid origin; then no message is sent.
         drop(parent.post_message(&message, host));
     }
 }

@@ -1,5 +1,4 @@
-//! What the rig's page needs of the browser besides: its clock, what is kept of an agent, wake-ups, notifications, and
-//! what has the focus.
+//! Browser functions for the rig page: clock, stored values, wake-up events, notifications and focus.
 
 use js_sys::{Date, Reflect};
 use leptos::{
@@ -19,33 +18,33 @@ const TOKEN_KEY: &str = "headroom.token";
 const NEIGHBOURS_KEY: &str = "headroom.rigs";
 const NOTIFY_KEY: &str = "headroom.notify";
 const SMOOTH_KEY: &str = "headroom.smooth";
-/// The page, which is all that its worker is for: also as `rig.html`.
+/// The page's path, which is the scope of its service worker. The prefix also matches `rig.html`.
 const PAGE: &str = "rig";
-/// The worker that shows notifications; it has no other business.
+/// The service worker script, which only shows notifications.
 const WORKER: &str = "rig-notify.js";
 
-/// Milliseconds since 1970 by this machine's clock, which goes on while it sleeps.
+/// Returns the machine's time in milliseconds since 1970. This clock continues while the machine sleeps.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "whole milliseconds after 1970")]
 pub fn now_ms() -> u64 {
     Date::now().max(0.0) as u64
 }
 
-/// A number by chance, from 0 to 1.
+/// Returns a random number from 0 to 1.
 pub fn chance() -> f64 {
     js_sys::Math::random()
 }
 
-/// Calls back whenever the machine, the network or the page may have been away.
+/// Calls back after the machine, the network or the page may have been suspended.
 pub fn on_wake(callback: impl FnMut() + 'static) {
     let callback = Closure::<dyn FnMut()>::new(callback).into_js_value();
     for event in ["online", "focus", "pageshow"] {
         listen(event, &callback);
     }
     let done = document().add_event_listener_with_callback("visibilitychange", callback.unchecked_ref());
-    debug_assert!(done.is_ok(), "a document takes listeners");
+    debug_assert!(done.is_ok(), "a document accepts listeners");
 }
 
-/// Takes the fragment out of the address, without a step in the history: a one-use code is nobody else's business.
+/// Removes the fragment from the address without a history entry, because it contains a one-time pairing code.
 pub fn remove_fragment() {
     let Ok(history) = window().history() else { return };
     let location = window().location();
@@ -53,7 +52,7 @@ pub fn remove_fragment() {
     drop(history.replace_state_with_url(&JsValue::NULL, "", Some(&path)));
 }
 
-/// What the browser says of itself.
+/// Returns the browser's user agent string.
 pub fn user_agent() -> String {
     window().navigator().user_agent().unwrap_or_default()
 }
@@ -70,79 +69,79 @@ fn keep(key: &str, value: Option<&str>) {
     };
 }
 
-/// The token for the agent of this origin.
+/// Returns the stored token for the agent of this origin.
 pub fn kept_token() -> Option<String> {
     kept(TOKEN_KEY)
 }
 
-/// Keeps it, or keeps none.
+/// Stores the token, or removes it if `None`.
 pub fn keep_token(token: Option<&str>) {
     keep(TOKEN_KEY, token);
 }
 
-/// Addresses of other rigs, a line each.
+/// Returns the stored addresses of other rigs, one per line.
 pub fn kept_neighbours() -> String {
     kept(NEIGHBOURS_KEY).unwrap_or_default()
 }
 
-/// Keeps them.
+/// Stores the addresses of other rigs, one per line.
 pub fn keep_neighbours(lines: &str) {
     keep(NEIGHBOURS_KEY, Some(lines));
 }
 
-/// Whether losses are drawn smoothed in this browser.
+/// Reports whether the option to smooth losses is stored.
 pub fn is_kept_smooth() -> bool {
     kept(SMOOTH_KEY).is_some()
 }
 
-/// Keeps whether they are.
+/// Stores the option to smooth losses.
 pub fn keep_smooth(is_smooth: bool) {
     keep(SMOOTH_KEY, is_smooth.then_some("1"));
 }
 
-/// Whether this browser shows notifications of the page, and why not.
+/// Whether this browser shows the page's notifications, or why not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Notify {
-    /// It does.
+pub enum NotificationState {
+    /// Notifications are on.
     On,
-    /// A person may switch it on.
+    /// Notifications are off; the user can turn them on.
     Off,
-    /// A person forbade it.
+    /// The user denied the permission.
     Denied,
-    /// The page is not secure, or the browser has none.
+    /// The page is not secure, or the browser does not support notifications.
     Never,
 }
 
-/// How it stands.
-pub fn notify_state() -> Notify {
+/// Returns the current state of notifications.
+pub fn notify_state() -> NotificationState {
     let has_any = Reflect::has(&window(), &JsValue::from_str("Notification")).unwrap_or(false);
     if !has_any || !window().is_secure_context() {
-        return Notify::Never;
+        return NotificationState::Never;
     }
     match Notification::permission() {
-        NotificationPermission::Denied => Notify::Denied,
-        NotificationPermission::Granted if kept(NOTIFY_KEY).is_some() => Notify::On,
-        _ => Notify::Off,
+        NotificationPermission::Denied => NotificationState::Denied,
+        NotificationPermission::Granted if kept(NOTIFY_KEY).is_some() => NotificationState::On,
+        _ => NotificationState::Off,
     }
 }
 
-/// Asks the person, which a browser allows on a press only; and how it stands then.
-pub async fn ask_to_notify() -> Notify {
+/// Requests the permission to notify and returns the new state. Browsers allow the request only after a user action.
+pub async fn ask_to_notify() -> NotificationState {
     if let Ok(asked) = Notification::request_permission() {
         drop(JsFuture::from(asked).await);
     }
     keep(NOTIFY_KEY, Some("1"));
     let state = notify_state();
-    if let (Notify::On, Some(workers)) = (state, workers()) {
+    if let (NotificationState::On, Some(workers)) = (state, workers()) {
         let options = RegistrationOptions::new();
         options.set_scope(&beside(PAGE));
-        // Without one it is told as long as the page is there, where the browser does that.
+        // If the registration fails, notifications work only while the page is open, in browsers that support this.
         drop(JsFuture::from(workers.register_with_options(&beside(WORKER), &options)).await);
     }
     state
 }
 
-/// Shows none any more.
+/// Turns notifications off.
 pub fn stop_notifying() {
     keep(NOTIFY_KEY, None);
     spawn_local(async {
@@ -154,7 +153,7 @@ pub fn stop_notifying() {
     });
 }
 
-/// The browser's service workers; none on a page that is not secure, and in some private windows.
+/// Returns the service worker container. It is absent on pages that are not secure and in some private windows.
 fn workers() -> Option<ServiceWorkerContainer> {
     let navigator = window().navigator();
     let has_any = Reflect::get(&navigator, &JsValue::from_str("serviceWorker")).is_ok_and(|any| any.is_object());
@@ -166,26 +165,28 @@ async fn registration() -> Option<ServiceWorkerRegistration> {
     found.dyn_into().ok()
 }
 
-/// The address of something beside the page.
+/// Returns the address of a file in the page's directory.
 fn beside(name: &str) -> String {
     super::folder() + name
 }
 
-/// Shows one in the place of an earlier one of the same tag. Phones take notifications from service workers alone; what
-/// is shown nowhere is on the page and went to the webhook.
+/// Shows a notification, which replaces an earlier one with the same tag.
+///
+/// Mobile browsers accept notifications only from service workers. If a notification cannot be shown, the alert is
+/// still on the page and was sent to the webhook.
 pub fn notify(title: &str, words: &str, tag: &str) {
-    if notify_state() != Notify::On {
+    if notify_state() != NotificationState::On {
         return;
     }
     let options = NotificationOptions::new();
     options.set_body(words);
     options.set_tag(tag);
     options.set_icon(&beside("rig-icon-192.png"));
-    // Where a press leads when the page is closed by then.
+    // The address that a click opens if the page is closed by then.
     options.set_data(&JsValue::from_str(&(beside(PAGE) + &super::query())));
     let title = title.to_owned();
     spawn_local(async move {
-        // A worker that is not at work yet refuses.
+        // A service worker that is not yet active refuses.
         let by_worker = registration().await.and_then(|worker| {
             worker.active()?;
             worker.show_notification_with_options(&title, &options).ok()
@@ -197,8 +198,8 @@ pub fn notify(title: &str, words: &str, tag: &str) {
     });
 }
 
-/// Where something with an id that begins so has the keyboard's focus, which is about to be drawn anew, it has the focus
-/// again afterwards; or what the selector finds, where it is gone.
+/// Restores the keyboard focus after a redraw, if the focused element's id starts with `beginning`. If that element no
+/// longer exists, focuses the first match of `selector`.
 pub fn keep_focus(beginning: &str, selector: &'static str) {
     let id = document().active_element().map(|element| element.id()).filter(|id| id.starts_with(beginning));
     if let Some(id) = id {
@@ -212,7 +213,7 @@ pub fn keep_focus(beginning: &str, selector: &'static str) {
     }
 }
 
-/// Loads the page anew.
+/// Reloads the page.
 pub fn reload() {
     drop(window().location().reload());
 }

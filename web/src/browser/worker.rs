@@ -1,61 +1,64 @@
-//! The worker that runs the demo's model, or a checkpoint's: one at a time, ended where another begins, so that nothing of it stays.
+//! The worker that runs the demo's model or a checkpoint. There is one at a time; a new one terminates the previous one
+//! and frees its memory.
 
 use std::cell::RefCell;
 
-use headroom_shared::demo::{Ask, Tell, files::Role};
+use headroom_protocol::demo::{WorkerRequest, WorkerResponse, files::Role};
 use js_sys::{Array, Object, Reflect};
 use leptos::prelude::document;
 use wasm_bindgen::{JsCast, JsValue, closure::Closure};
 use web_sys::{Event, File, MessageEvent, Worker, WorkerOptions, WorkerType};
 
-/// The worker's script, beside the page.
+/// The worker's script, in the page's directory.
 const SCRIPT: &str = "worker.js";
-/// The model that ships, beside the page.
+/// The weights shipped with the page, in the page's directory.
 pub const MODEL: &str = "stories.safetensors";
 
 thread_local! {
     static WORKER: RefCell<Option<Worker>> = const { RefCell::new(None) };
-    /// A worker that looks at chosen files while the other one still has its model.
+    /// A worker that checks selected files while the current worker keeps its model.
     static CANDIDATE: RefCell<Option<Worker>> = const { RefCell::new(None) };
-    /// What a person chose: a tokenizer may wait here for its weights.
+    /// Files that the user selected. A tokenizer may be here before its weights.
     static CHOSEN: RefCell<Vec<File>> = const { RefCell::new(Vec::new()) };
-    /// The files of the model that is open: a worker that is begun anew gets them again.
+    /// Files of the open model, which are sent again to a restarted worker.
     static FILES: RefCell<Vec<File>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The address of a file beside the page.
+/// Returns the address of a file in the page's directory.
 pub fn beside(name: &str) -> String {
     let base = document().base_uri().ok().flatten().unwrap_or_default();
     web_sys::Url::new_with_base(name, &base).map(|url| url.href()).unwrap_or_default()
 }
 
-/// Begins a worker in the place of the one before. `hear` gets what it tells, or what stopped it.
-pub fn begin(hear: impl Fn(Result<Tell, String>) + Clone + 'static) {
-    begin_plain(move |told| match told.map(|json| serde_json::from_str(&json)) {
+/// Starts a worker, which replaces the previous one. `hear` receives its messages, or the error that stopped it.
+pub fn begin(hear: impl Fn(Result<WorkerResponse, String>) + Clone + 'static) {
+    begin_plain(move |message| match message.map(|json| serde_json::from_str(&json)) {
         Ok(Ok(tell)) => hear(Ok(tell)),
-        // Both programs are of one build.
+        // The page and the worker come from one build, so parsing does not fail.
         Ok(Err(_)) => {}
         Err(reason) => hear(Err(reason)),
     });
 }
 
-/// The same, for who reads its messages himself.
+/// Starts a worker like [`begin`], but passes its messages on without parsing them.
 pub fn begin_plain(hear: impl Fn(Result<String, String>) + Clone + 'static) {
     end();
     WORKER.set(started(hear));
 }
 
-/// Begins a worker beside the one that is there, which stays until [`replace`]. Another candidate ends.
-pub fn begin_beside(hear: impl Fn(Result<Tell, String>) + Clone + 'static) {
+/// Starts a candidate worker. The current worker stays until [`replace`] is called. A previous candidate is terminated.
+pub fn begin_beside(hear: impl Fn(Result<WorkerResponse, String>) + Clone + 'static) {
     reject();
-    CANDIDATE.set(started(move |told: Result<String, String>| match told.map(|json| serde_json::from_str(&json)) {
-        Ok(Ok(tell)) => hear(Ok(tell)),
-        Ok(Err(_)) => {}
-        Err(reason) => hear(Err(reason)),
+    CANDIDATE.set(started(move |message: Result<String, String>| {
+        match message.map(|json| serde_json::from_str(&json)) {
+            Ok(Ok(tell)) => hear(Ok(tell)),
+            Ok(Err(_)) => {}
+            Err(reason) => hear(Err(reason)),
+        }
     }));
 }
 
-/// Puts the candidate and its files in the place of the worker that was there. Whether there is one.
+/// Replaces the current worker and its files with the candidate. Returns whether there is a candidate.
 pub fn replace() -> bool {
     let Some(candidate) = CANDIDATE.take() else { return false };
     end();
@@ -64,19 +67,19 @@ pub fn replace() -> bool {
     true
 }
 
-/// Ends the candidate.
+/// Terminates the candidate.
 pub fn reject() {
     if let Some(worker) = CANDIDATE.take() {
         stop(&worker);
     }
 }
 
-/// Whether a candidate is looked at.
+/// Reports whether there is a candidate.
 pub fn is_candidate() -> bool {
     CANDIDATE.with_borrow(Option::is_some)
 }
 
-/// Takes the chosen files for those of the model that is opened next.
+/// Makes the selected files those of the model that is opened next.
 pub fn take_chosen() {
     FILES.set(CHOSEN.with_borrow(Clone::clone));
 }
@@ -91,25 +94,25 @@ fn started(hear: impl Fn(Result<String, String>) + Clone + 'static) -> Option<Wo
             return None;
         }
     };
-    let told = hear.clone();
+    let forward = hear.clone();
     let on_message = Closure::<dyn FnMut(MessageEvent)>::new(move |event: MessageEvent| {
         if let Some(message) = event.data().as_string() {
-            told(Ok(message));
+            forward(Ok(message));
         }
     });
     let on_error = Closure::<dyn FnMut(Event)>::new(move |event: Event| {
-        // A script that does not arrive makes an event without a message.
+        // A script that fails to load causes an event without a message.
         let message = Reflect::get(&event, &JsValue::from_str("message")).ok().and_then(|message| message.as_string());
         let message = message.filter(|message| !message.is_empty());
         hear(Err(message.unwrap_or_else(|| format!("{}: {SCRIPT}", event.type_()))));
     });
-    // They live as long as the worker may call them, which is until the page goes.
+    // The closures are leaked, because the worker may call them until the page closes.
     worker.set_onmessage(Some(on_message.into_js_value().unchecked_ref()));
     worker.set_onerror(Some(on_error.into_js_value().unchecked_ref()));
     Some(worker)
 }
 
-/// Ends the worker, whatever it does, and the candidate.
+/// Terminates the worker and the candidate.
 pub fn end() {
     reject();
     if let Some(worker) = WORKER.take() {
@@ -123,30 +126,32 @@ fn stop(worker: &Worker) {
     worker.terminate();
 }
 
-/// Asks the worker.
-pub fn ask(ask: &Ask) {
+/// Sends a request to the worker, with the model's files if it opens a model.
+pub fn ask(ask: &WorkerRequest) {
     let Ok(json) = serde_json::to_string(ask) else { return };
     let files: Array = match ask {
-        Ask::Open { .. } => FILES.with_borrow(|files| files.iter().collect()),
+        WorkerRequest::Open { .. } => FILES.with_borrow(|files| files.iter().collect()),
         _ => Array::new(),
     };
     post_with(&json, &files, &JsValue::UNDEFINED);
 }
 
-/// Asks the candidate to open the chosen files.
-pub fn ask_candidate(ask: &Ask) {
+/// Sends a request to the candidate, with the selected files.
+pub fn ask_candidate(ask: &WorkerRequest) {
     let Ok(json) = serde_json::to_string(ask) else { return };
     let files: Array = CHOSEN.with_borrow(|files| files.iter().collect());
     CANDIDATE.with_borrow(|worker| post_to(worker.as_ref(), &json, &files, &JsValue::UNDEFINED));
 }
 
-/// Asks the worker, by JSON that is made elsewhere.
+/// Sends a request that is already JSON to the worker.
 pub fn post(ask: &str) {
     post_with(ask, &Array::new(), &JsValue::UNDEFINED);
 }
 
-/// The same with a checkpoint that is fetched, in place of files: its address and the texts of what is told, both beside
-/// the page, and a token. The worker tells words alone from then on.
+/// Sends a request that opens a checkpoint fetched over the network.
+///
+/// The checkpoint is at `address` and the messages' texts at `words`, both relative to the page. From then on the
+/// worker sends plain text messages only.
 pub fn post_remote(ask: &str, address: &str, token: &str, words: &str) {
     let remote = Object::new();
     for (key, value) in [("address", &*beside(address)), ("token", token), ("words", &*beside(words))] {
@@ -166,16 +171,16 @@ fn post_to(worker: Option<&Worker>, json: &str, files: &Array, remote: &JsValue)
     let done = set("ask", &JsValue::from_str(json)) && set("files", files) && set("remote", remote);
     debug_assert!(done, "an object takes keys");
     if let Some(worker) = worker {
-        // A worker that is gone hears nothing; whoever asked hears of that by its error.
+        // A worker that has stopped receives no messages; its error event has reported this.
         drop(worker.post_message(&message));
     }
 }
 
-/// Takes files that a person chose. Weights begin a new choice; a tokenizer or config alone is put to the files there.
+/// Adds selected files. New weights start a new selection; a tokenizer or config alone is added to the existing files.
 pub fn choose(new: Vec<File>) {
     let is_weights = |file: &File| Role::of(&file.name()).is_weights();
     CHOSEN.with_borrow_mut(|files| {
-        // Other weights are another model; a tokenizer that waits for its weights keeps waiting.
+        // New weights are another model. A tokenizer selected before its weights stays.
         if files.iter().any(is_weights) && new.iter().any(is_weights) {
             files.clear();
         }
@@ -184,18 +189,18 @@ pub fn choose(new: Vec<File>) {
     });
 }
 
-/// Forgets what was chosen.
+/// Clears the selected files and the files of the open model.
 pub fn forget() {
     CHOSEN.with_borrow_mut(Vec::clear);
     FILES.with_borrow_mut(Vec::clear);
 }
 
-/// The name of the first file of the model that is open.
+/// Returns the name of the first file of the open model.
 pub fn first_name() -> String {
     FILES.with_borrow(|files| files.first().map(File::name).unwrap_or_default())
 }
 
-/// Whether the model that is open is a person's.
+/// Reports whether the open model comes from the user's files.
 pub fn has_files() -> bool {
     FILES.with_borrow(|files| !files.is_empty())
 }

@@ -1,4 +1,4 @@
-//! A button that copies something and says so.
+//! A button that copies a text and confirms it.
 
 use std::time::Duration;
 
@@ -10,23 +10,23 @@ use crate::{
     text::{self, t},
 };
 
-/// How long the button says that it copied.
+/// Time for which the button shows its confirmation.
 const SAYS_SO_FOR: Duration = Duration::from_millis(1600);
 
-/// The button.
+/// A button that copies a text.
 #[component]
 pub fn CopyButton(
-    /// For tests and styles.
+    /// Id, for tests and styles.
     id: &'static str,
-    /// What stands on it.
+    /// The button's label.
     label: &'static str,
-    /// What it copies; `None` disables it.
+    /// Returns the text to copy; `None` disables the button.
     #[prop(into)]
     content: Callback<(), Option<String>>,
-    /// Whether it is the one most people want.
+    /// Whether the button is the primary action.
     #[prop(optional)]
     primary: bool,
-    /// Whether there is anything to copy.
+    /// Whether there is a text to copy.
     #[prop(into, default = Signal::stored(true))]
     enabled: Signal<bool>,
 ) -> impl IntoView {
@@ -42,7 +42,7 @@ pub fn CopyButton(
     view! {
         <button type="button" id=id data-testid=id class="button" class:button--primary=primary
             prop:disabled=flag(move || !enabled.get()) on:click=copy>
-            // The label keeps its room, so that no button moves.
+            // The hidden label keeps its space, so that no button moves.
             <span class:button__hidden=flag(move || said.get().is_some())>{label}</span>
             <span class="button__said" role="status">{some_words(word)}</span>
         </button>

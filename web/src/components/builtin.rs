@@ -1,27 +1,32 @@
-//! The built-in trainer's answer, below nanoGPT's, and the command that starts it.
+//! The built-in trainer's plan, below nanoGPT's, and the command that starts the run.
 
 use leptos::prelude::*;
 
-use super::dynamic::words;
+use super::dynamic::{flag, words};
 use crate::{
     components::actions::CopyButton,
-    state::{budget::Budget, builtin::Builtin, command},
+    state::{budget::Budget, builtin::BuiltinSummary, command},
     text::{self, t},
 };
 
-/// The strip. It keeps its height whatever it says, and has room for all of it.
+/// The panel with the built-in trainer's plan.
 #[component]
 pub fn BuiltinView(
-    /// The page.
+    /// The calculator's state.
     budget: Budget,
 ) -> impl IntoView {
-    let shown = budget.ask(Builtin::of_answer);
-    let say = move |part: fn(Builtin) -> String| words(move || shown.get().map_or_else(String::new, part));
+    let shown = budget.ask(BuiltinSummary::of_answer);
+    // While a field is invalid, the words for the values before are hidden, and keep their place.
+    let is_stale = move || !budget.is_entered();
+    let say = move |part: fn(BuiltinSummary) -> String| words(move || shown.get().map_or_else(String::new, part));
     view! {
-        <div class="builtin" id="builtin" data-outcome=say(|shown| shown.outcome.to_owned())>
-            <p class="builtin__answer" title=say(|shown| shown.bytes)>{say(|shown| shown.answer)}</p>
-            <p class="builtin__detail" title=say(|shown| shown.detail.clone())>{say(|shown| shown.detail)}</p>
+        <div class="builtin" class:stale=flag(is_stale) id="builtin" data-outcome=say(|shown| shown.outcome.to_owned())>
+            <div class="builtin__words">
+                <p class="builtin__answer" title=say(|shown| shown.bytes)>{say(|shown| shown.answer)}</p>
+                <p class="builtin__detail">{say(|shown| shown.detail)}</p>
+            </div>
             <CopyButton id="copy-train" label=t(text::BUILTIN_COPY)
+                enabled=Signal::derive(move || !is_stale() && shown.with(Option::is_some))
                 content=move |()| Some(budget.with_options(command::train_command)) />
         </div>
     }

@@ -1,49 +1,57 @@
-//! The chart: memory over the run by category, with the card's line, what PyTorch holds, and where it fails.
+//! The memory chart: memory over the run by category, the GPU's capacity, reserved memory and the point of failure.
 //!
-//! Paths stretch with the room; every word is HTML placed by shares, so that text never stretches.
+//! Paths stretch with the available space. Texts are HTML positioned by fractions, so that they never stretch.
 
-use headroom_shared::{decimal, gpt::tensors::Category, memory::timeline::Span};
+use std::ops::Range;
+
+use headroom_planner::{gpt::tensors::Category, memory::timeline::Span};
+use headroom_text::{Separator, decimal};
 use leptos::{html::Div, prelude::*};
 use web_sys::{KeyboardEvent, PointerEvent};
 
 use super::dynamic::{flag, part, some_words, words};
 use super::verdict::Mark;
 use crate::{
+    browser,
     state::{
-        answer::Answer,
         budget::Budget,
-        chart::{Chart, HATCHES, HEIGHT, N_BANDS, Tick, hatch, share_of},
-        course::phase_at,
+        chart::{Chart, HATCHES, HEIGHT, N_BANDS, Tick, View, band_name, hatch, share_of},
         format,
+        tensors::ShownMoment,
     },
-    text::{self, t},
+    text::{self, say, t},
 };
-
-/// The name of a band, from the bottom.
-fn band_name(band: usize) -> &'static str {
-    match band {
-        0 => t(text::OTHERS_BAND),
-        1 => t(text::CONTEXT_BAND),
-        _ => Category::ALL.get(band - 2).map_or("", |category| t(category.text())),
-    }
-}
 
 fn percent(share: f64) -> String {
     decimal::fixed(share * 100.0, 3) + "%"
 }
 
-/// The chart.
+/// The memory chart with its legend.
 #[component]
 pub fn ChartView(
-    /// The page.
+    /// The calculator's state.
     budget: Budget,
 ) -> impl IntoView {
     let stale = budget.is_stale();
-    let chart = budget.ask(|answer| answer.drawn().map(Chart::of));
+    let chart = Memo::new(move |_| {
+        let view = budget.view.get();
+        budget.answer.with(|answer| answer.0.drawn().map(|planned| Chart::of(planned, view)))
+    });
+    let reset = move || {
+        (budget.view.get() != View::default()).then(|| {
+            view! {
+                <button type="button" class="button button--quiet" id="chart-reset" data-testid="chart-reset"
+                    on:click=move |_| {
+                        budget.view.set(View::default());
+                        browser::focus("chart");
+                    }>{t(text::CHART_RESET)}</button>
+            }
+        })
+    };
     view! {
         <section class="chart" class:stale=flag(move || stale.get()) aria-labelledby="chart-title">
             <div class="chart__head">
-                <h2 class="panel-title"><span id="chart-title">{t(text::CHART)}</span> <span class="chart__unit">{t(text::CHART_UNIT)}</span></h2>
+                <h2 class="panel-title"><span id="chart-title">{t(text::CHART)}</span> <span class="chart__unit">{t(text::CHART_UNIT)}</span> {part(reset)}</h2>
                 <ul class="chart__marks">
                     {text::CERTAINTIES.map(|(certainty, meaning)| view! {
                         <li title=t(meaning)><span aria-hidden="true"><Mark certainty /></span>" "{text::certainty(certainty)}</li>
@@ -60,10 +68,10 @@ pub fn ChartView(
     }
 }
 
-type Shown = Memo<Option<Chart>>;
+type ChartMemo = Memo<Option<Chart>>;
 
 #[component]
-fn Levels(chart: Shown) -> impl IntoView {
+fn Levels(chart: ChartMemo) -> impl IntoView {
     let levels = move || chart.with(|chart| chart.as_ref().map(|chart| chart.levels.clone()));
     view! {
         <div class="chart__levels" aria-hidden="true">
@@ -74,110 +82,198 @@ fn Levels(chart: Shown) -> impl IntoView {
     }
 }
 
-/// What is drawn, what is pointed at, and what a keyboard moves.
+/// A drag shorter than this fraction of the width counts as a click.
+const DRAG_MIN: f64 = 0.02;
+
+/// The drawing, with its pointer and keyboard input.
 #[component]
-fn Plot(budget: Budget, chart: Shown) -> impl IntoView {
+fn Plot(budget: Budget, chart: ChartMemo) -> impl IntoView {
     let plot = NodeRef::<Div>::new();
-    let column = budget.shown_column();
-    let n_columns = move || chart.with(|chart| chart.as_ref().map_or(0, |chart| chart.n_columns));
+    let column = budget.column;
+    // Both ends of the current drag, as fractions of the width.
+    let drag = RwSignal::new(None::<[f64; 2]>);
     let share_at = move |event: &PointerEvent| {
         let plot = plot.get_untracked()?.get_bounding_client_rect();
         Some(((f64::from(event.client_x()) - plot.left()) / plot.width().max(1.0)).clamp(0.0, 1.0))
     };
-    let point = move |event: PointerEvent| budget.pointed.set(share_at(&event));
-    let pin = move |event: PointerEvent| {
-        budget.pinned.set(share_at(&event));
+    let of_run = move |x: f64| chart.with_untracked(|chart| chart.as_ref().map_or(x, |chart| chart.share_of_run(x)));
+    let press = move |event: PointerEvent| {
+        if event.button() == 0 {
+            drag.set(share_at(&event).map(|x| [x, x]));
+            browser::capture_pointer(&event);
+        }
+    };
+    let point = move |event: PointerEvent| {
+        let Some(x) = share_at(&event) else { return };
+        budget.pointed.set(Some(of_run(x)));
+        drag.update(|drag| {
+            if let Some([_, end]) = drag {
+                *end = x;
+            }
+        });
+    };
+    let release = move |_| {
+        let Some([start, end]) = drag.get_untracked() else { return };
+        drag.set(None);
+        if (end - start).abs() < DRAG_MIN {
+            budget.pointed.set(None);
+            budget.pinned.set(Some(of_run(end)));
+        } else {
+            let range = Some([of_run(start.min(end)), of_run(start.max(end))]);
+            budget.view.update(|view| view.range = range);
+            // Another moment is under the pointer now.
+            budget.pointed.set(Some(of_run(end)));
+        }
+    };
+    let leave = move |_| {
+        drag.set(None);
         budget.pointed.set(None);
     };
     let key = move |event: KeyboardEvent| {
-        let (Some(now), n) = (column.get_untracked(), n_columns()) else { return };
+        let (columns, n_all) = chart
+            .with_untracked(|chart| chart.as_ref().map_or((0..0, 0), |chart| (chart.columns.clone(), chart.n_all)));
+        let Some(now) = column.get_untracked().filter(|_| n_all > 0) else { return };
         let spans = budget.answer.with_untracked(|answer| {
             answer.0.drawn().map(|planned| planned.timeline.spans.clone()).unwrap_or_default()
         });
-        if event.key() == "Escape" {
-            budget.pinned.set(None);
-        } else if let Some(next) = moved(&event.key(), now, n, &spans) {
-            event.prevent_default();
-            budget.pointed.set(None);
-            budget.pinned.set(Some(share_of(next, n)));
+        let key = event.key();
+        match key.as_str() {
+            "Escape" if budget.pinned.get_untracked().is_none() => budget.view.set(View::default()),
+            "Escape" => budget.pinned.set(None),
+            "+" | "=" | "-" => budget.view.update(|view| *view = view.zoomed(key != "-", now, n_all)),
+            _ => {
+                if let Some(next) = moved(&key, now, columns, &spans) {
+                    event.prevent_default();
+                    budget.pointed.set(None);
+                    budget.pinned.set(Some(share_of(next, n_all)));
+                }
+            }
         }
     };
-    let moment = budget_moment(budget, column);
     let stale = budget.is_stale();
-    let cursor = move || column.get().map_or_else(|| "0".to_owned(), |column| percent(share_of(column, n_columns())));
-    // The failure has a line and words of its own.
+    let x = Memo::new(move |_| chart.with(|chart| chart.as_ref().and_then(|chart| chart.x_of(column.get()?))));
+    let cursor = move || percent(x.get().unwrap_or(0.0));
+    // A failure has its own line and text.
     let is_quiet = move || {
-        let follows = budget.pointed.get().is_none() && budget.pinned.get().is_none();
-        chart.with(|chart| chart.as_ref().is_none_or(|chart| follows && chart.failure.is_some()))
+        let fails = chart.with(|chart| chart.as_ref().is_none_or(|chart| chart.failure.is_some()));
+        x.get().is_none() || budget.follows() && fails
     };
-    let is_right = move || column.get().unwrap_or(0) * 2 > n_columns();
+    let is_right = move || x.get().is_some_and(|x| x > 0.5);
+    let brush = move || {
+        drag.get().filter(|[start, end]| (end - start).abs() >= DRAG_MIN).map(|[start, end]| {
+            view! { <div class="chart__brush" style:left=percent(start.min(end)) style:width=percent((end - start).abs())></div> }
+        })
+    };
+    // The details may cover the label of the line.
+    let total = move || {
+        let bytes = budget.answer.with(|answer| Some(answer.0.drawn()?.plan.request.device.total_bytes))?;
+        Some([t(text::CARD_LINE), " ", &format::size(bytes)].concat())
+    };
     view! {
         <div class="chart__plot" id="chart" data-testid="chart" role="slider" tabindex="0" node_ref=plot
             aria-label=t(text::CHART) aria-description=t(text::CHART_HELP) aria-valuemin="0"
-            aria-valuemax=words(move || n_columns().saturating_sub(1).to_string())
-            aria-valuenow=words(move || column.get().unwrap_or(0).to_string()) aria-valuetext=words(move || moment.get())
-            on:pointermove=point on:pointerdown=pin on:pointerleave=move |_| budget.pointed.set(None) on:keydown=key>
+            aria-valuemax=words(move || chart.with(|chart| chart.as_ref().map_or(0, |chart| chart.n_all.saturating_sub(1))).to_string())
+            aria-valuenow=words(move || column.get().unwrap_or(0).to_string())
+            aria-valuetext=words(move || budget.moment.with(|moment| moment.as_ref().map(spoken).unwrap_or_default()))
+            on:pointermove=point on:pointerdown=press on:pointerup=release on:pointercancel=leave on:pointerleave=leave on:keydown=key>
             <Drawing chart />
             <Words budget chart />
+            {part(brush)}
             {part(move || stale.get().then(|| {
-                let sentence = if chart.with(Option::is_some) { t(text::STALE) } else { t(text::NOTHING_TO_DRAW) };
+                let sentence = match (chart.with(Option::is_some), budget.draft.with(Option::is_some)) {
+                    (false, _) => text::NOTHING_TO_DRAW,
+                    (true, false) => text::STALE,
+                    (true, true) => text::STALE_GPU,
+                };
+                let sentence = t(sentence);
                 view! { <p class="chart__none"><span>{sentence}</span></p> }
             }))}
-            <div class="chart__cursor" class:chart__cursor--quiet=flag(is_quiet) style:left=words(cursor)>
-                <span class="chart__moment" class:chart__moment--left=flag(is_right)>
-                    {words(move || moment.get())}
+            <div class="chart__cursor" class:chart__cursor--quiet=flag(is_quiet) class:chart__cursor--left=flag(is_right)
+                style:left=words(cursor)>
+                <span class="chart__moment">
+                    {words(move || budget.moment.with(|moment| moment.as_ref().map(moment_text).unwrap_or_default()))}
                 </span>
+            </div>
+            <div class="chart__details" class:chart__details--left=flag(is_right)>
+                {part(move || budget.moment.with(|moment| moment.as_ref().map(details)))}
+                <p class="chart__total">{some_words(total)}</p>
             </div>
         </div>
     }
 }
 
-/// The moment that is shown, in words.
-fn budget_moment(budget: Budget, column: Memo<Option<usize>>) -> Memo<String> {
-    Memo::new(move |_| {
-        let column = column.get();
-        budget.answer.with(|answer| moment_text(&answer.0, column).unwrap_or_default())
-    })
+/// Number of tensors listed for the selected moment.
+const TENSORS_MAX: usize = 3;
+
+/// Shows the selected moment: its phase and total, then each category's memory, then the largest tensors.
+fn details(moment: &ShownMoment) -> impl IntoView + use<> {
+    let live = &moment.live;
+    let categories = Category::ALL.into_iter().enumerate().zip(live.by_category).rev().filter(|(_, bytes)| *bytes > 0);
+    let categories = categories.map(|((index, category), bytes)| {
+        view! {
+            <li>{swatch(index + 2)} <span>{t(category.text())}</span> <span>{format::size(bytes)}</span></li>
+        }
+    });
+    let tensors = live.lines.iter().take(TENSORS_MAX).map(|line| {
+        view! { <li><code>{line.name.clone()}</code> <span>{format::size(line.bytes)}</span> <small>{line.shape_text()}</small></li> }
+    });
+    view! {
+        <p>{moment_text(moment)}</p>
+        <ul>{categories.collect_view()}</ul>
+        <p>{t(text::LARGEST_TENSORS)}</p>
+        <ul>{tensors.collect_view()}</ul>
+    }
 }
 
-fn moment_text(answer: &Answer, column: Option<usize>) -> Option<String> {
-    let planned = answer.drawn()?;
-    let column = column?;
-    let live: u64 = planned.timeline.points.get(column)?.live_bytes.iter().sum();
-    let phase = t(phase_at(&planned.timeline, column)?.text());
-    Some(format!("{phase}: {} {}", format::size(live), format::mark(planned.plan.basis.allocated)))
+fn moment_text(moment: &ShownMoment) -> String {
+    let total = format::size(moment.live.total_bytes);
+    say(&text::labelled(t(moment.phase.text()), format!("{total} {}", format::mark(moment.certainty))))
 }
 
-/// Where a key moves to: a column, a phase, an end.
-fn moved(key: &str, now: usize, n: usize, spans: &[Span]) -> Option<usize> {
-    let last = n.saturating_sub(1);
-    Some(match key {
+/// Describes the selected moment in one line: total, largest tensor and every category.
+fn spoken(moment: &ShownMoment) -> String {
+    let live = &moment.live;
+    let largest = live.lines.first();
+    let largest = largest.map(|line| format!("{} {} {}", line.name, line.shape_text(), format::size(line.bytes)));
+    let categories = Category::ALL.into_iter().zip(live.by_category).filter(|(_, bytes)| *bytes > 0);
+    let categories = categories.map(|(category, bytes)| format!("{} {}", t(category.text()), format::size(bytes)));
+    let parts = std::iter::once(moment_text(moment)).chain(largest).chain(categories);
+    say(&text::verbatim(text::list(Separator::Semicolon, parts)))
+}
+
+/// Returns the column to which a key moves: the next column, a phase, or an end of the visible columns.
+fn moved(key: &str, now: usize, columns: Range<usize>, spans: &[Span]) -> Option<usize> {
+    let last = columns.end.saturating_sub(1);
+    let next = match key {
         "ArrowLeft" | "ArrowDown" => now.saturating_sub(1),
-        "ArrowRight" | "ArrowUp" => (now + 1).min(last),
-        "Home" => 0,
+        "ArrowRight" | "ArrowUp" => now + 1,
+        "Home" => columns.start,
         "End" => last,
         "PageDown" => spans.iter().map(|span| span.start).find(|start| *start > now).unwrap_or(last),
         "PageUp" => spans.iter().rev().map(|span| span.start).find(|start| *start < now).unwrap_or(0),
         _ => return None,
-    })
+    };
+    Some(next.min(last).max(columns.start))
 }
 
 #[component]
-fn Drawing(chart: Shown) -> impl IntoView {
+fn Drawing(chart: ChartMemo) -> impl IntoView {
     let path = move |band: usize| chart.with(|chart| chart.as_ref().map(|chart| chart.bands[band].clone()));
     let view_box = move || {
-        let n = chart.with(|chart| chart.as_ref().map_or(1, |chart| chart.n_columns.max(1)));
+        let n = chart.with(|chart| chart.as_ref().map_or(1, |chart| chart.n_columns().max(1)));
         format!("0 0 {n} {HEIGHT}")
     };
-    let n_columns = move || chart.with(|chart| chart.as_ref().map_or(0.0, |chart| chart.n_columns as f64));
+    let n_columns = move || chart.with(|chart| chart.as_ref().map_or(0.0, |chart| chart.n_columns() as f64));
     let y = |share: f64| decimal::fixed(share * HEIGHT as f64, 1);
-    // Above the drawing where there is no card.
-    let capacity =
-        move || chart.with(|chart| chart.as_ref().map_or_else(|| "-1".to_owned(), |chart| y(chart.capacity_y)));
+    // Placed above the drawing if there is no line to draw.
+    let capacity = move || {
+        chart.with(|chart| chart.as_ref().and_then(|chart| chart.capacity_y).map_or_else(|| "-1".to_owned(), y))
+    };
     let levels =
         move || chart.with(|chart| chart.as_ref().map(|c| c.levels.iter().map(|l| y(l.0)).collect::<Vec<_>>()));
     let hatches = move |index: usize| chart.with(|chart| chart.as_ref().map(|chart| chart.hatches[index].clone()));
-    let failure = move || chart.with(|chart| chart.as_ref().and_then(|chart| Some(chart.failure?.x)));
+    let unreached =
+        move || chart.with(|chart| chart.as_ref().and_then(|chart| Some((chart.unreached?, chart.failure.is_some()))));
     view! {
         <svg class="chart__drawing" viewBox=words(view_box) preserveAspectRatio="none" aria-hidden="true">
             <g class="chart__grid">
@@ -186,7 +282,8 @@ fn Drawing(chart: Shown) -> impl IntoView {
                 }).collect_view()))}
             </g>
             <g class="chart__bands">
-                // The highest first: the outline of a band that has no height somewhere would cover what is below it.
+                // The topmost band is drawn first. The outline of a band without height would otherwise cover the band
+                // below.
                 {(0..N_BANDS).rev().map(|band| view! {
                     <path class=format!("band-{band}") d=some_words(move || path(band)) />
                 }).collect_view()}
@@ -195,12 +292,14 @@ fn Drawing(chart: Shown) -> impl IntoView {
                 <path class="chart__hatch" d=some_words(move || hatches(index)) />
             }).collect_view()}
             <path class="chart__reserved" d=some_words(move || chart.with(|chart| chart.as_ref().map(|chart| chart.reserved.clone()))) />
-            {part(move || failure().map(|x| {
+            {part(move || unreached().map(|(x, fails)| {
                 let start = x * n_columns();
                 view! {
                     <rect class="chart__beyond" x=decimal::fixed(start, 1) y="0"
                         width=decimal::fixed(n_columns() - start, 1) height=HEIGHT.to_string() />
-                    <line class="chart__failure" x1=decimal::fixed(start, 1) x2=decimal::fixed(start, 1) y1="0" y2=HEIGHT.to_string() />
+                    {fails.then(|| view! {
+                        <line class="chart__failure" x1=decimal::fixed(start, 1) x2=decimal::fixed(start, 1) y1="0" y2=HEIGHT.to_string() />
+                    })}
                 }
             }))}
             <line class="chart__capacity" x1="0" x2="10000" y1=words(capacity) y2=words(capacity) />
@@ -208,23 +307,28 @@ fn Drawing(chart: Shown) -> impl IntoView {
     }
 }
 
-/// Names on the drawing.
+/// The labels on the drawing.
 #[component]
-fn Words(budget: Budget, chart: Shown) -> impl IntoView {
-    let card = budget.ask(|answer| answer.drawn().map(|drawn| format::size(drawn.plan.request.device.total_bytes)));
-    let card = move || card.get();
+fn Words(budget: Budget, chart: ChartMemo) -> impl IntoView {
+    let gpu_size = budget.ask(|answer| answer.drawn().map(|drawn| format::size(drawn.plan.request.device.total_bytes)));
+    let gpu_size = move || gpu_size.get();
     let labels = move || chart.with(|chart| chart.as_ref().map(|chart| chart.labels.clone()));
     let failure = move || chart.with(|chart| chart.as_ref().and_then(|chart| chart.failure));
-    let capacity = move || chart.with(|chart| chart.as_ref().map_or_else(|| "0".to_owned(), |c| percent(c.capacity_y)));
+    let capacity = move || chart.with(|chart| chart.as_ref().and_then(|c| Some((c.capacity_y?, c.capacity_is_right))));
     view! {
         <div class="chart__words" aria-hidden="true">
             {part(move || labels().map(|labels| labels.into_iter().map(|label| view! {
                 <span class="chart__label"
-                    style:left=percent(label.x) style:width=percent(label.width) style:top=percent(label.y)>
-                    <span>{band_name(label.band)}</span>
+                    style:left=percent(label.x) style:width=percent(label.width) style:top=percent(label.y)
+                    style:height=percent(label.height)>
+                    <span><em>{band_name(label.band)}</em></span>
                 </span>
             }).collect_view()))}
-            <span class="chart__card" style:top=capacity>{t(text::CARD_LINE)} " " {some_words(card)}</span>
+            {part(move || capacity().map(|(y, is_right)| view! {
+                <span class="chart__card" class:chart__card--right=is_right style:top=percent(y)>
+                    {t(text::CARD_LINE)} " " {some_words(gpu_size)}
+                </span>
+            }))}
             {part(move || failure().map(|failure| view! {
                 <span class="chart__fails" class:chart__fails--left=failure.is_left
                     style:left=percent(failure.x) style:top=percent(failure.top)>
@@ -237,13 +341,13 @@ fn Words(budget: Budget, chart: Shown) -> impl IntoView {
 }
 
 #[component]
-fn Axis(chart: Shown) -> impl IntoView {
+fn Axis(chart: ChartMemo) -> impl IntoView {
     let row = |ticks: fn(&Chart) -> &[Tick]| {
         part(move || chart.with(|chart| chart.as_ref().map(|chart| ticks(chart).iter().map(tick).collect::<Vec<_>>())))
     };
     view! {
         <div class="chart__axis" aria-hidden="true">
-            <div class="chart__ticks">{row(|chart| &chart.phases)}</div>
+            <div class="chart__ticks chart__ticks--phases">{row(|chart| &chart.phases)}</div>
             <div class="chart__ticks chart__ticks--stretches">{row(|chart| &chart.stretches)}</div>
         </div>
     }
@@ -257,10 +361,20 @@ fn tick(tick: &Tick) -> impl IntoView + use<> {
     }
 }
 
-/// The strokes of a band's swatch.
+/// Returns the path of the hatching in a band's legend swatch.
 fn legend_hatch(band: usize) -> String {
     let found = HATCHES.into_iter().find(|(hatched, _)| *hatched == band);
     found.map_or_else(String::new, |(_, apart)| hatch(10, apart, |_| [0, HEIGHT]))
+}
+
+/// Shows a band's colour with its hatching.
+fn swatch(band: usize) -> impl IntoView + use<> {
+    view! {
+        <svg class="legend__colour" viewBox="0 0 10 1000" preserveAspectRatio="none" aria-hidden="true">
+            <rect class=format!("band-{band}") width="10" height="1000" />
+            <path class="chart__hatch" d=legend_hatch(band) />
+        </svg>
+    }
 }
 
 #[component]
@@ -268,15 +382,18 @@ fn Legend(budget: Budget) -> impl IntoView {
     let others = Memo::new(move |_| budget.session.with(|session| session.options.other_processes_bytes > 0));
     view! {
         <div class="legend">
-            <ul class="legend__bands">
-                {(2..N_BANDS).chain(0..2).map(|band| view! {
-                    <li class="legend__band" class:legend__band--off=flag(move || band == 0 && !others.get())>
-                        <svg class="legend__colour" viewBox="0 0 10 1000" preserveAspectRatio="none" aria-hidden="true">
-                            <rect class=format!("band-{band}") width="10" height="1000" />
-                            <path class="chart__hatch" d=legend_hatch(band) />
-                        </svg>
-                        {band_name(band)}
-                    </li>
+            <ul class="legend__bands" aria-label=t(text::LEGEND)>
+                {(2..N_BANDS).chain(0..2).map(|band| {
+                    let shown = move || !budget.view.get().hides(band);
+                    let toggle = move |_| budget.view.update(|view| view.hidden ^= 1 << band);
+                    view! {
+                        <li class:legend__band--off=flag(move || band == 0 && !others.get())>
+                            <button type="button" class="legend__band" data-band=band.to_string()
+                                aria-pressed=words(move || shown().to_string()) on:click=toggle>
+                                {swatch(band)} {band_name(band)}
+                            </button>
+                        </li>
+                    }
                 }).collect_view()}
                 <li class="legend__band">
                     <svg class="legend__colour" viewBox="0 0 10 10" aria-hidden="true">
@@ -292,7 +409,7 @@ fn Legend(budget: Budget) -> impl IntoView {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use headroom_shared::memory::program::Phase;
+    use headroom_planner::memory::program::Phase;
 
     #[test]
     fn keys_move_by_columns_phases_and_ends() {
@@ -308,7 +425,10 @@ mod tests {
             ("End", 1, Some(11)),
             ("a", 1, None),
         ] {
-            assert_eq!(moved(key, from, 12, &spans), to, "{key} from {from}");
+            assert_eq!(moved(key, from, 0..12, &spans), to, "{key} from {from}");
+        }
+        for (key, from, to) in [("Home", 7, 5), ("End", 7, 8), ("ArrowRight", 1, 5), ("PageDown", 7, 8)] {
+            assert_eq!(moved(key, from, 5..9, &spans), Some(to), "{key} from {from} where a part is shown");
         }
     }
 }

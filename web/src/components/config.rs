@@ -1,4 +1,4 @@
-//! The text: pasted, typed, dropped or opened.
+//! The config text: pasted, typed, dropped or opened.
 
 use leptos::prelude::*;
 use web_sys::{DragEvent, File};
@@ -9,20 +9,20 @@ use super::long_text::LongText;
 use super::open_file::open;
 use crate::{
     browser,
-    state::{budget::Budget, needs, presets::RUNS},
+    state::{answer::describes_run, budget::Budget, needs, presets::RUNS},
     text::{self, t},
 };
 
-/// The text area with its ways in and out.
+/// The text area with its buttons to download, open and copy.
 #[component]
 pub fn ConfigInput(
-    /// The page.
+    /// The calculator's state.
     budget: Budget,
 ) -> impl IntoView {
     let dragging = RwSignal::new(false);
     let open = move |file: Option<File>| open(budget, file, false);
-    // A file may fall anywhere on the page: else the browser would leave it for the file. Text that is dragged is the
-    // browser's own.
+    // A file dropped anywhere on the page is accepted; otherwise the browser would navigate to the file. Dragged text
+    // is left to the browser.
     browser::on_drag("dragover", move |event: DragEvent| {
         let files = event.data_transfer().map(|data| data.types().includes(&"Files".into(), 0));
         if files == Some(true) {
@@ -31,7 +31,7 @@ pub fn ConfigInput(
         }
     });
     browser::on_drag("dragleave", move |event: DragEvent| {
-        // Into no other element: out of the window.
+        // Without a related element, the pointer left the window.
         if event.related_target().is_none() {
             dragging.set(false);
         }
@@ -51,18 +51,18 @@ pub fn ConfigInput(
                 <StartFrom budget />
             </div>
             <div class="config__body">
-                <LongText id="config" class="input config__text" rows="7" no_wrap=true placeholder=t(text::CONFIG_PLACEHOLDER)
+                <LongText id="config" class="input config__text" rows="7" no_wrap=true replaces=describes_run placeholder=t(text::CONFIG_PLACEHOLDER)
                     value=Signal::derive(move || budget.session.with(|session| session.text.clone()))
-                    on_change=move |text: String| budget.session.update(|session| session.set_text(text)) />
+                    on_change=move |text: String| budget.type_text(text) on_paste=move |text: String| budget.take_text(text) />
                 <div class="config__ways">
-                    // Its address is made when it is wanted, not with every key.
+                    // The address is created on demand and not on every keystroke.
                     <a class="button" id="download-config" data-testid="download-config" href="data:," download="config.py"
                         on:click:target=move |event| {
                             let address = budget.session.with(|session| browser::text_address(&needs::noted(session)));
                             event.target().set_href(&address);
                         }>{t(text::DOWNLOAD_CONFIG)}</a>
                     <label class="button config__file">
-                        <input type="file" id="config-file" class="visually-hidden" accept=".py,.txt,.log,.sh"
+                        <input type="file" id="config-file" class="visually-hidden" accept=".py,.txt,.log,.sh,.json"
                             on:change:target=move |event| {
                                 open(event.target().files().and_then(|files| files.get(0)));
                                 event.target().set_value("");
@@ -78,7 +78,7 @@ pub fn ConfigInput(
     }
 }
 
-/// The list of runs; choosing one puts its config in the place of the text.
+/// A list of presets. Choosing one replaces the text with its config.
 #[component]
 fn StartFrom(budget: Budget) -> impl IntoView {
     let chosen =
@@ -88,7 +88,7 @@ fn StartFrom(budget: Budget) -> impl IntoView {
             prop:value=words(move || chosen.get().map_or_else(String::new, |index| index.to_string()))
             on:change:target=move |event| {
                 if let Ok(index) = event.target().value().parse::<usize>() {
-                    budget.session.update(|session| session.set_text(RUNS[index].text.to_owned()));
+                    budget.commit(|session| session.set_text(RUNS[index].text.to_owned()));
                 }
             }>
             <option value="" disabled=true selected=flag(move || chosen.get().is_none())>

@@ -1,4 +1,4 @@
-//! The parts of the demo's page, and what they have in common: the worker's state, and what can be asked of it.
+//! Components of the demo page, and what they share: the worker's state and the actions on it.
 
 pub mod attention;
 pub mod candidates;
@@ -7,50 +7,50 @@ pub mod model;
 pub mod settings;
 pub mod written;
 
-use headroom_shared::{
-    demo::{Ask, Failure, FailureKind, Head, Opened, Source, Tell, Way, Write},
-    text::Text,
+use headroom_protocol::demo::{
+    DemoBackend, Failure, FailureKind, GenerationRequest, Head, ModelPlans, Source, WorkerRequest, WorkerResponse,
 };
+use headroom_text::Text;
 use leptos::prelude::*;
 
 use crate::{
     browser::{self, worker},
-    state::demo::{Demo, Kept, Settings, Stage, WayOn},
+    state::demo::{Demo, Settings, Stage, StoredSettings, WayOn},
     text,
 };
 
-/// The demo: what is shown, what is set, and the worker behind it.
+/// The shared state of the demo page.
 #[derive(Clone, Copy)]
-pub struct Desk {
-    /// What the worker told.
+pub struct DemoContext {
+    /// The worker's state, from its messages.
     pub demo: RwSignal<Demo>,
-    /// How a text is to be written.
+    /// Settings for the next text.
     pub settings: RwSignal<Settings>,
-    /// How it begins.
+    /// The prompt.
     pub prompt: RwSignal<String>,
-    /// The token that is pointed at, and the one that stays chosen.
+    /// Index of the token under the pointer.
     pub pointed: RwSignal<Option<usize>>,
-    /// See there.
+    /// Index of the token that stays selected.
     pub chosen: RwSignal<Option<usize>>,
-    /// The head of the map.
+    /// The head of the attention map.
     pub head: RwSignal<Head>,
-    /// The way that a person chose.
-    pub way: RwSignal<Option<Way>>,
-    /// The GPU's memory, where a person said it.
+    /// The way to run the model that the user selected.
+    pub way: RwSignal<Option<DemoBackend>>,
+    /// The GPU's memory in bytes, if the user entered it.
     pub gpu_bytes: RwSignal<Option<u64>>,
-    /// Whether the model is a person's.
+    /// Whether the model comes from the user's files.
     pub has_files: RwSignal<bool>,
-    /// Why chosen files were not opened, while the model that was there stays.
+    /// Why selected files were not opened, while the previous model stays open.
     pub rejected: RwSignal<Option<Failure>>,
-    /// The name of a person's model that was open in another language; empty where there was none.
+    /// The name of the user's model that was open in another language; empty if there was none.
     pub left_behind: RwSignal<String>,
 }
 
-impl Desk {
-    /// A demo at its start.
+impl DemoContext {
+    /// Creates the initial state, with values kept from the page in another language.
     pub fn new() -> Self {
-        let first = || Kept { prompt: text::DEMO_PROMPT.to_owned(), ..Kept::default() };
-        let kept = browser::kept_demo().and_then(|kept| Kept::of_text(&kept)).unwrap_or_else(first);
+        let first = || StoredSettings { prompt: text::DEMO_PROMPT.to_owned(), ..StoredSettings::default() };
+        let kept = browser::kept_demo().and_then(|kept| StoredSettings::of_text(&kept)).unwrap_or_else(first);
         Self {
             demo: RwSignal::new(Demo::default()),
             settings: RwSignal::new(kept.settings),
@@ -66,15 +66,15 @@ impl Desk {
         }
     }
 
-    /// What a page in another language begins with.
-    pub fn kept(self) -> Kept {
+    /// Returns the values to keep for the page in another language.
+    pub fn kept(self) -> StoredSettings {
         let name = self.demo.with_untracked(|demo| demo.opened.as_ref().map(|opened| opened.name.clone()));
         let file = match self.has_files.get_untracked() {
             true => name.unwrap_or_else(worker::first_name),
-            // Nobody has opened it again yet.
+            // The user has not opened the model again yet.
             false => self.left_behind.get_untracked(),
         };
-        Kept {
+        StoredSettings {
             settings: self.settings.get_untracked(),
             way: self.way.get_untracked(),
             gpu_bytes: self.gpu_bytes.get_untracked(),
@@ -83,13 +83,13 @@ impl Desk {
         }
     }
 
-    /// Opens the model that ships, when the page is opened.
+    /// Opens the selected files, or the shipped model if there are none, and scrolls to the answer.
     pub fn open(self) {
         self.begin(false);
         browser::bring_in_sight("answer");
     }
 
-    /// Opens the chosen files. A model that can write stays, with its text, until they turn out to be another.
+    /// Opens the selected files. A working model stays with its text until the files prove to be another model.
     pub fn open_chosen(self) {
         self.rejected.set(None);
         if !self.has_model() {
@@ -97,8 +97,8 @@ impl Desk {
             self.way.set(None);
             return self.open();
         }
-        worker::begin_beside(move |told| self.hear_candidate(told));
-        worker::ask_candidate(&Ask::Open {
+        worker::begin_beside(move |message| self.hear_candidate(message));
+        worker::ask_candidate(&WorkerRequest::Open {
             source: Source::Files,
             way: None,
             gpu_bytes: self.gpu_bytes.get_untracked(),
@@ -109,24 +109,24 @@ impl Desk {
         self.demo.with_untracked(|demo| matches!(demo.stage, Stage::Ready | Stage::Writing))
     }
 
-    /// Takes what a candidate tells until it has replaced the worker, and what that worker tells from then on.
-    fn hear_candidate(self, told: Result<Tell, String>) {
-        match &told {
-            Ok(Tell::Opened(_)) if worker::replace() => {
+    /// Processes the messages of a candidate until it replaces the worker, and that worker's messages afterwards.
+    fn hear_candidate(self, message: Result<WorkerResponse, String>) {
+        match &message {
+            Ok(WorkerResponse::Opened(_)) if worker::replace() => {
                 self.way.set(None);
                 self.forget_model(None);
             }
-            Ok(Tell::Failed(failure)) if worker::is_candidate() => return self.reject(failure.clone()),
+            Ok(WorkerResponse::Failed(failure)) if worker::is_candidate() => return self.reject(failure.clone()),
             Err(reason) if worker::is_candidate() => {
                 let text = text::demo_worker_died(reason.as_str());
                 return self.reject(Failure { kind: FailureKind::Device, text, hint: None });
             }
             _ => {}
         }
-        self.hear(told);
+        self.hear(message);
     }
 
-    /// Keeps the model that is open, where there is one, and says what is wrong with the chosen files.
+    /// Reports a problem with the selected files. An open model stays open.
     pub fn reject(self, failure: Failure) {
         worker::reject();
         if self.has_model() {
@@ -137,25 +137,25 @@ impl Desk {
         browser::bring_in_sight("answer");
     }
 
-    /// Opens the same model in another way.
+    /// Reopens the same model in another way.
     pub fn open_again(self) {
         self.begin(true);
     }
 
-    /// Opens the model that is chosen, in a worker of its own.
+    /// Opens the selected model in a new worker.
     fn begin(self, is_same: bool) {
-        // What is known of the model stays in sight until it is known anew.
+        // The known facts about the same model stay visible until they are updated.
         let opened = self.demo.with_untracked(|demo| demo.opened.clone()).filter(|_| is_same);
         self.rejected.set(None);
         self.forget_model(opened);
-        worker::begin(move |told| self.hear(told));
+        worker::begin(move |message| self.hear(message));
         let source = if worker::has_files() { Source::Files } else { Source::Shipped(worker::beside(worker::MODEL)) };
         let (way, gpu_bytes) = (self.way.get_untracked(), self.gpu_bytes.get_untracked());
-        worker::ask(&Ask::Open { source, way, gpu_bytes });
+        worker::ask(&WorkerRequest::Open { source, way, gpu_bytes });
     }
 
-    /// Shows nothing of the model before but what `opened` says.
-    fn forget_model(self, opened: Option<Opened>) {
+    /// Resets the state of the previous model, except for `opened`.
+    fn forget_model(self, opened: Option<ModelPlans>) {
         self.demo.set(Demo { opened, ..Demo::default() });
         self.chosen.set(None);
         self.pointed.set(None);
@@ -166,26 +166,26 @@ impl Desk {
         }
     }
 
-    fn hear(self, told: Result<Tell, String>) {
-        self.demo.update(|demo| match told {
+    fn hear(self, message: Result<WorkerResponse, String>) {
+        self.demo.update(|demo| match message {
             Ok(tell) => demo.hear(tell),
             Err(reason) => {
                 let text = text::demo_worker_died(reason);
                 demo.fail(Failure { kind: FailureKind::Device, text, hint: None });
             }
         });
-        // Whoever pressed something at the other end of a phone's page wants to know.
+        // The failure is scrolled into view, because the button may be at the other end of a phone's page.
         if self.demo.with_untracked(|demo| matches!(demo.stage, Stage::Failed(_))) {
             browser::bring_in_sight("answer");
         }
     }
 
-    /// Takes a way on from a failure.
+    /// Continues after a failure in the given way.
     pub fn go_on(self, way: WayOn) {
         let is_same = way != WayOn::Shipped;
         match way {
             WayOn::Again => {}
-            WayOn::OnCpu => self.way.set(Some(Way::Cpu)),
+            WayOn::OnCpu => self.way.set(Some(DemoBackend::Cpu)),
             WayOn::Best => self.way.set(None),
             WayOn::Shipped => {
                 worker::forget();
@@ -195,7 +195,7 @@ impl Desk {
         self.begin(is_same);
     }
 
-    /// Lets the model write.
+    /// Starts to generate a text.
     pub fn write(self) {
         if !self.can_write() {
             return;
@@ -204,9 +204,9 @@ impl Desk {
         self.pointed.set(None);
         let settings = self.settings.get_untracked();
         let Settings { temperature, top_k, seed, n_tokens, .. } = settings;
-        // At once: a second press would begin it again.
+        // The stage changes immediately; otherwise a second click would start another text.
         self.demo.update(|demo| (demo.stage, demo.end) = (Stage::Writing, None));
-        worker::ask(&Ask::Write(Write {
+        worker::ask(&WorkerRequest::Write(GenerationRequest {
             prompt: self.prompt.get_untracked(),
             temperature,
             top_k,
@@ -217,33 +217,33 @@ impl Desk {
         }));
     }
 
-    /// Whether there is a model that waits.
+    /// Reports whether a model is loaded and idle.
     pub fn can_write(self) -> bool {
         self.demo.with(|demo| demo.stage == Stage::Ready)
     }
 
-    /// Ends a text, or the loading of a model.
+    /// Stops the text or the loading of a model.
     pub fn stop(self) {
-        worker::ask(&Ask::Stop);
+        worker::ask(&WorkerRequest::Stop);
     }
 
-    /// Takes another pace, also for a text that is being written.
+    /// Sets the pace, also for a text that is being generated.
     pub fn set_slowly(self, slowly: bool) {
         self.settings.update(|settings| settings.slowly = slowly);
         if self.demo.with_untracked(|demo| demo.stage == Stage::Writing) {
-            worker::ask(&Ask::Pace(self.settings.with_untracked(Settings::pause_millis)));
+            worker::ask(&WorkerRequest::Pace(self.settings.with_untracked(Settings::pause_millis)));
         }
     }
 
-    /// Asks for another map.
+    /// Requests the attention map of another head.
     pub fn look(self, head: Head) {
         self.head.set(head);
         if self.demo.with_untracked(|demo| !demo.pieces.is_empty()) {
-            worker::ask(&Ask::Attention(head));
+            worker::ask(&WorkerRequest::Attention(head));
         }
     }
 
-    /// What is wrong with the prompt.
+    /// Returns the problem with the prompt, if there is one.
     pub fn refused(self) -> Option<Text> {
         self.demo.with(|demo| demo.refused.as_ref().map(|failure| failure.text.clone()))
     }

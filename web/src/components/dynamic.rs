@@ -1,7 +1,7 @@
-//! What changes in a view, behind one type a kind.
+//! Reactive parts of a view, with one type for each kind.
 //!
-//! Each closure in a view makes its own copy of the framework's code for it; a hundred of them were a third of the
-//! page's size. Boxed, they share one.
+//! Every closure in a view instantiates the framework's code for it; a hundred of them were a third of the page's size.
+//! Boxed closures share one instance.
 
 use leptos::{
     attr::{Attribute, any_attribute::AnyAttribute},
@@ -13,28 +13,28 @@ use leptos::{
     },
 };
 
-/// Words, or an attribute's, that change.
+/// Boxes a changing text or attribute value.
 pub fn words(mut words: impl FnMut() -> String + Send + 'static) -> Box<dyn FnMut() -> Option<String> + Send> {
     Box::new(move || Some(words()))
 }
 
-/// Words, or an attribute's, that come and go.
+/// Boxes a text or attribute that may be absent.
 pub fn some_words(words: impl FnMut() -> Option<String> + Send + 'static) -> Box<dyn FnMut() -> Option<String> + Send> {
     Box::new(words)
 }
 
-/// A property or a class that is set and unset.
+/// Boxes a property or class that is set or unset.
 pub fn flag(flag: impl FnMut() -> bool + Send + 'static) -> Box<dyn FnMut() -> bool + Send> {
     Box::new(flag)
 }
 
-/// A part of a view that is made anew.
+/// Boxes a part of a view that is rebuilt on every change.
 pub fn part<V: IntoView + 'static>(mut part: impl FnMut() -> V + Send + 'static) -> Box<dyn FnMut() -> Part + Send> {
     Box::new(move || part().into_part())
 }
 
-/// A part of a view that is made anew where what it is made of has changed, and stays where that is the same again. A
-/// memo before a [`part`] does so too, with a kilobyte of code for each kind of value.
+/// Boxes a part of a view that is rebuilt only if its input changes to a different value. A memo before a [`part`] does
+/// the same, but adds a kilobyte of code for each type of value.
 pub fn part_of<K: Clone + PartialEq + Send + 'static, V: IntoView + 'static>(
     of: impl FnMut() -> K + Send + 'static,
     mut view: impl FnMut(K) -> V + Send + 'static,
@@ -42,12 +42,12 @@ pub fn part_of<K: Clone + PartialEq + Send + 'static, V: IntoView + 'static>(
     kept(Box::new(of), Box::new(move |of| view(of).into_part()))
 }
 
-/// One copy for all parts that are made of the same kind of value.
+/// Shares one instance among all parts with the same input type.
 fn kept<K: Clone + PartialEq + Send + 'static>(
     mut of: Box<dyn FnMut() -> K + Send>,
     mut view: Box<dyn FnMut(K) -> Part + Send>,
 ) -> Box<dyn FnMut() -> Part + Send> {
-    // What the view has is its own: it is not to end when the effect runs and finds nothing new.
+    // The part has its own owner. Otherwise its signals would be disposed when the effect runs and finds no change.
     let owner = Owner::new();
     let mut shown = None;
     Box::new(move || {
@@ -61,41 +61,41 @@ fn kept<K: Clone + PartialEq + Send + 'static>(
     })
 }
 
-/// Makes a part of any view, where views of several kinds stand in one place: the framework's own way for that carries
-/// code for each kind to become each other.
+/// Conversion of any view into a [`Part`], for places that show views of different types. The framework's own type for
+/// this contains code to convert every type into every other.
 pub trait IntoPart {
-    /// The view, whatever it is.
+    /// Erases the view's type.
     fn into_part(self) -> Part;
 }
 
 impl<V: IntoView + 'static> IntoPart for V {
     fn into_part(self) -> Part {
-        Part(Some(Box::new(move || Made(Box::new(self.into_view().build())))))
+        Part(Some(Box::new(move || BuiltView(Box::new(self.into_view().build())))))
     }
 }
 
-/// A view that can only be made; nothing where what is there stays. What it replaces is taken out instead of being
-/// compared, which costs a short list nothing to speak of and the page no code.
-pub struct Part(Option<Box<dyn FnOnce() -> Made + Send>>);
+/// A view that can only be built; `None` leaves the existing view. A rebuild replaces the old view without a
+/// comparison, which is cheap for short lists and needs no code.
+pub struct Part(Option<Box<dyn FnOnce() -> BuiltView + Send>>);
 
 impl Part {
-    /// It, with what it makes when it is built as the owner's.
+    /// Builds the view with `owner` as its reactive owner.
     fn owned_by(self, owner: Owner) -> Self {
         Self(Some(Box::new(move || owner.with(|| self.build()))))
     }
 }
 
-/// What was made.
-pub struct Made(Box<dyn Mountable>);
+/// The built view.
+pub struct BuiltView(Box<dyn Mountable>);
 
 impl Render for Part {
-    type State = Made;
+    type State = BuiltView;
 
-    fn build(self) -> Made {
-        self.0.map_or_else(|| Made(Box::new(Render::build(()))), |make| make())
+    fn build(self) -> BuiltView {
+        self.0.map_or_else(|| BuiltView(Box::new(Render::build(()))), |make| make())
     }
 
-    fn rebuild(self, state: &mut Made) {
+    fn rebuild(self, state: &mut BuiltView) {
         let Some(make) = self.0 else { return };
         let mut made = make();
         state.0.insert_before_this(&mut *made.0);
@@ -104,7 +104,7 @@ impl Render for Part {
     }
 }
 
-impl Mountable for Made {
+impl Mountable for BuiltView {
     fn unmount(&mut self) {
         self.0.unmount();
     }
@@ -130,7 +130,7 @@ impl AddAnyAttr for Part {
     }
 }
 
-/// The page is drawn in a browser and nowhere else.
+/// The page is rendered only in the browser, so the server-side methods do nothing.
 impl RenderHtml for Part {
     type AsyncOutput = Self;
     type Owned = Self;
@@ -153,7 +153,7 @@ impl RenderHtml for Part {
     ) {
     }
 
-    fn hydrate<const FROM_SERVER: bool>(self, _cursor: &Cursor, _position: &PositionState) -> Made {
+    fn hydrate<const FROM_SERVER: bool>(self, _cursor: &Cursor, _position: &PositionState) -> BuiltView {
         self.build()
     }
 

@@ -1,11 +1,16 @@
-//! Fields that keep what a person is typing: a value from elsewhere is written in only while nobody is in the field.
+//! Form fields that keep the text being typed. While a field has the focus, only a restored run or a completed action
+//! replaces its text.
 
 use leptos::{html::Input, prelude::*};
 
 use super::dynamic::{flag, some_words, words};
-use crate::{browser, state::entry::Fault, text};
+use crate::{
+    browser,
+    state::entry::{Fault, Faults},
+    text,
+};
 
-/// Keeps an input's text equal to `value`, except while someone types in it; gives what to call when it is left.
+/// Keeps an input's text equal to `value`, except while the input has the focus. Returns a function to call on blur.
 pub fn follow(input: NodeRef<Input>, value: Signal<String>) -> impl Fn() + Copy + 'static {
     Effect::new(move |_| {
         let value = value.get();
@@ -23,57 +28,68 @@ pub fn follow(input: NodeRef<Input>, value: Signal<String>) -> impl Fn() + Copy 
     }
 }
 
-/// An input that takes what it understands. Else it says what it would take, and what was typed stays in it until it is
-/// mended or the value changes elsewhere.
+/// An input that accepts valid text. For invalid text it shows what it expects. The text stays until it is corrected or
+/// the value changes elsewhere.
 #[component]
 pub fn Entry(
-    /// The input's id, and the test's.
+    /// Id of the input, also for tests.
     id: &'static str,
+    /// The input's label, which identifies it in the form's answer.
+    label: &'static str,
     /// The input's type: `text` or `number`.
     kind: &'static str,
-    /// The least that the arrow keys of a number reach.
+    /// The minimum for a number's arrow keys.
     #[prop(optional)]
     min: String,
-    /// What stands in it while nobody types.
+    /// The current value, shown while the field does not have the focus.
     #[prop(into)]
     value: Signal<String>,
-    /// Shown where it is empty.
+    /// Text shown while the input is empty.
     #[prop(into, default = Signal::stored(String::new()))]
     placeholder: Signal<String>,
-    /// Whether it does anything now.
+    /// Whether the input is enabled.
     #[prop(into, default = Signal::stored(true))]
     enabled: Signal<bool>,
-    /// Called with each edit.
+    /// The invalid fields of the form.
+    faults: Faults,
+    /// Called with each edit; returns what is expected if the text is invalid.
     take: Callback<String, Fault>,
 ) -> impl IntoView {
     let input = NodeRef::<Input>::new();
-    let fault = RwSignal::new(Fault::None);
+    let fault = move || faults.of(label);
     let leave = follow(input, value);
     Effect::new(move |_| {
         value.track();
-        fault.set(None);
+        faults.set(label, None);
     });
-    let said = move || fault.get().map(|expected| text::fault(expected, &value.get()));
+    // A fault that was cleared elsewhere, as by a link, leaves its text behind. So does a restored run in the field with
+    // the focus.
+    let n_resets = StoredValue::new(0);
+    Effect::new(move |_| {
+        let n = faults.n_resets();
+        let is_reset = n_resets.get_value() != n;
+        n_resets.set_value(n);
+        let has_focus = input.get_untracked().is_some_and(|input| browser::has_focus(&input));
+        if fault().is_none() && (is_reset || !has_focus) {
+            leave();
+        }
+    });
+    let said = move || fault().map(text::fault);
     let fault_id = format!("{id}-fault");
     let described_by = fault_id.clone();
     view! {
         <span class="entry">
             <input class="input entry__input" type=kind inputmode="decimal" autocomplete="off" spellcheck="false"
                 id=id data-testid=id min=min step="any" node_ref=input placeholder=words(move || placeholder.get())
-                title=some_words(said) aria-invalid=some_words(move || fault.get().map(|_| "true".to_owned()))
-                aria-describedby=some_words(move || fault.get().map(|_| described_by.clone()))
+                title=some_words(said) aria-invalid=some_words(move || fault().map(|_| "true".to_owned()))
+                aria-describedby=some_words(move || fault().map(|_| described_by.clone()))
                 prop:disabled=flag(move || !enabled.get())
                 on:input:target=move |event| {
-                    let typed = event.target().value();
-                    let found = take.run(typed.clone());
-                    // Emptied is on the way to something else, until the field is left.
-                    fault.set(found.filter(|_| !typed.is_empty()));
+                    let found = take.run(event.target().value());
+                    faults.set(label, found);
                 }
-                on:blur:target=move |event| {
-                    if fault.get_untracked().is_none() && event.target().value().is_empty() {
-                        fault.set(take.run(String::new()));
-                    }
-                    if fault.get_untracked().is_none() {
+                on:blur=move |_| {
+                    if untrack(fault).is_none() {
                         leave();
                     }
                 } />
@@ -82,49 +98,51 @@ pub fn Entry(
     }
 }
 
-/// A label, a text field, and what it is for on hover.
+/// A label and a text field with a tooltip.
 #[component]
 pub fn TextField(
-    /// The field's id, and the test's.
+    /// Id of the field, also for tests.
     id: &'static str,
-    /// Its label.
+    /// The field's label.
     label: &'static str,
-    /// What it is for.
+    /// The tooltip.
     hint: &'static str,
-    /// What stands in it while nobody types.
+    /// The current value, shown while the field does not have the focus.
     #[prop(into)]
     value: Signal<String>,
-    /// Shown where it is empty.
+    /// Text shown while the field is empty.
     #[prop(into, default = Signal::stored(String::new()))]
     placeholder: Signal<String>,
-    /// Called with each edit.
+    /// The invalid fields of the form.
+    faults: Faults,
+    /// Called with each edit; returns what is expected if the text is invalid.
     #[prop(into)]
     take: Callback<String, Fault>,
 ) -> impl IntoView {
     view! {
         <div class="field" title=hint>
             <label class="field__label" for=id>{label}</label>
-            <Entry id kind="text" value placeholder take />
+            <Entry id label kind="text" value placeholder faults take />
         </div>
     }
 }
 
-/// A label and a list of choices, by position.
+/// A label and a drop-down list, with choices identified by index.
 #[component]
 pub fn Choice(
-    /// The list's id, and the test's.
+    /// Id of the list, also for tests.
     id: &'static str,
-    /// Its label.
+    /// The list's label.
     label: &'static str,
-    /// What it is for.
+    /// The tooltip.
     #[prop(optional)]
     hint: &'static str,
-    /// The choices.
+    /// The labels of the choices.
     choices: Vec<&'static str>,
-    /// Which one is chosen.
+    /// Index of the selected choice.
     #[prop(into)]
     chosen: Signal<Option<usize>>,
-    /// Called with the one that a person chooses.
+    /// Called with the index that the user selects.
     #[prop(into)]
     on_choose: Callback<usize>,
 ) -> impl IntoView {
@@ -146,20 +164,20 @@ pub fn Choice(
     }
 }
 
-/// A switch with its label.
+/// A switch with a label.
 #[component]
 pub fn Toggle(
-    /// The switch's id, and the test's.
+    /// Id of the switch, also for tests.
     id: &'static str,
-    /// Its label.
+    /// The switch's label.
     label: &'static str,
-    /// What it does.
+    /// The tooltip.
     #[prop(optional)]
     hint: &'static str,
-    /// Whether it is on.
+    /// Whether the switch is on.
     #[prop(into)]
     on: Signal<bool>,
-    /// Whether it does anything now.
+    /// Whether the switch is enabled.
     #[prop(into, default = Signal::stored(true))]
     enabled: Signal<bool>,
     /// Called with the new state.

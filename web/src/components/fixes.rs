@@ -1,11 +1,11 @@
-//! What to change: the fixes with a press for each, or how far a run that fits can go.
+//! The fixes, each with a button that applies it; for a run that fits, how much larger it can be.
 
 use std::{sync::Arc, time::Duration};
 
-use headroom_shared::{advice::Change, nanogpt::Value};
+use headroom_planner::{advice::Change, nanogpt::Value};
 use leptos::prelude::*;
 
-use super::dynamic::{flag, part, words};
+use super::dynamic::{IntoPart, Part, flag, part, words};
 use crate::{
     browser,
     state::{
@@ -16,37 +16,38 @@ use crate::{
     text::{self, say, t},
 };
 
-/// Every fix is simulated, which takes as long as a few keystrokes: it waits until they pause.
+/// Delay before fixes are simulated. Simulating every fix takes as long as a few keystrokes, so it waits until typing
+/// pauses.
 const ADVICE_DELAY: Duration = Duration::from_millis(120);
 
-/// The panel.
+/// The panel of fixes.
 #[component]
 pub fn Fixes(
-    /// The page.
+    /// The calculator's state.
     budget: Budget,
-    /// How many are shown.
+    /// Maximum number of fixes shown.
     #[prop(default = usize::MAX)]
     n_max: usize,
 ) -> impl IntoView {
     let shown = RwSignal::new(SharedRows::None);
     let stale = RwSignal::new(true);
     keep_advice(budget, shown, stale);
-    // What was before the last press, and what it made of it.
+    let is_outdated = move || stale.get_untracked() || !untrack(move || budget.is_entered());
+    // The sessions before and after the last applied fix.
     let made = RwSignal::new(None::<[Session; 2]>);
     let apply = move |changes: Vec<Change>| {
-        let card =
+        let gpu =
             budget.answer.with_untracked(|answer| answer.0.plan().map(|plan| plan.request.device.name.to_string()));
-        // Of an earlier plan: what it would come to now, nobody looked at.
-        let Some(card) = card else { return };
+        // Without a plan, or while a GPU is typed, the fix belongs to an earlier plan.
+        let Some(gpu) = gpu.filter(|_| !is_outdated()) else { return };
         let session = budget.session.get_untracked();
-        let after = applied(&session, &changes, &card);
+        let after = applied(&session, &changes, &gpu);
         made.set(Some([session, after.clone()]));
         budget.pinned.set(None);
-        budget.session.set(after);
-        // The button goes with its row; a keyboard goes on from the list.
-        browser::focus("fixes");
+        budget.commit(|session| *session = after);
+        browser::show_answer();
     };
-    // An edit since then would be lost.
+    // Undoing is not offered after a later edit, which would be lost.
     let can_undo = Memo::new(move |_| {
         made.with(|made| made.as_ref().is_some_and(|[_, after]| budget.session.with(|session| session == after)))
     });
@@ -55,16 +56,16 @@ pub fn Fixes(
             view! {
                 <button type="button" class="button button--quiet" id="undo-fix" data-testid="undo-fix" on:click=move |_| {
                     if let Some([before, _]) = made.get_untracked() {
-                        budget.session.set(before);
-                        browser::focus("fixes");
+                        budget.commit(|session| *session = before);
+                        browser::show_answer();
                     }
                 }>{t(text::UNDO)}</button>
             }
         })
     };
-    let title = move || match shown.with(|rows| rows.as_ref().is_none_or(|rows| !rows.fixes.is_empty())) {
-        true => t(text::FIXES),
-        false => t(text::ROOM),
+    let title = move || match shown.with(|rows| rows.as_ref().is_some_and(|rows| rows.has_room)) {
+        true => t(text::ROOM),
+        false => t(text::FIXES),
     };
     let without_plan = budget.ask(|answer| answer.plan().is_none());
     let none = move || without_plan.get().then(|| view! { <p class="fixes__lead">{t(text::NO_FIXES)}</p> });
@@ -86,9 +87,10 @@ pub fn Fixes(
         })
     };
     view! {
-        <section class="fixes" class:stale=flag(move || stale.get()) aria-labelledby="fixes-title">
-            <h2 class="panel-title"><span id="fixes-title">{words(move || title().to_owned())}</span> {part(undo)}</h2>
-            <div class="fixes__scroll" id="fixes" data-testid="fixes" tabindex="0" role="group" aria-labelledby="fixes-title">
+        <section class="fixes" class:stale=flag(move || stale.get() || !budget.is_entered()) aria-labelledby="fixes-title">
+            <h2 class="panel-title"><span id="fixes-title" tabindex="-1">{words(move || title().to_owned())}</span> {part(undo)}</h2>
+            // The fixes are for the values before while a field is invalid.
+            <div class="fixes__body" id="fixes" prop:inert=flag(move || !budget.is_entered()) data-testid="fixes">
                 {part(none)}
                 {part(list)}
             </div>
@@ -96,7 +98,7 @@ pub fn Fixes(
     }
 }
 
-/// Keeps the advice in step with the answer, a moment behind it.
+/// Updates the advice after the answer changes, with a delay.
 fn keep_advice(budget: Budget, shown: RwSignal<SharedRows>, stale: RwSignal<bool>) {
     let pending = StoredValue::new(None::<TimeoutHandle>);
     Effect::new(move |_| {
@@ -107,7 +109,7 @@ fn keep_advice(budget: Budget, shown: RwSignal<SharedRows>, stale: RwSignal<bool
         }
         let look = move || {
             let session = budget.session.get_untracked();
-            // Without a plan there is no advice: that of an earlier plan would be wrong.
+            // Without a plan there is no advice. The advice for an earlier plan would be wrong.
             let found = budget.answer.with_untracked(|answer| rows(&answer.0, &session));
             stale.set(found.is_none());
             shown.set(found.map(Arc::new));
@@ -116,29 +118,30 @@ fn keep_advice(budget: Budget, shown: RwSignal<SharedRows>, stale: RwSignal<bool
     });
 }
 
-fn row(fix: Row, apply: Callback<Vec<Change>>) -> AnyView {
+fn row(fix: Row, apply: Callback<Vec<Change>>) -> Part {
     let (changes, label) = (fix.changes.clone(), apply_label(&fix));
     let button = view! {
         <button type="button" class="button" class:button--primary=fix.fits aria-label=label
             on:click=move |_| apply.run(changes.clone())>{t(text::APPLY)}</button>
     };
-    item(fix, button.into_any())
+    item(fix, button.into_part())
 }
 
-/// What applying a fix is called where it is only heard.
+/// Returns the accessible name of the button that applies a fix.
 pub fn apply_label(fix: &Row) -> String {
     format!("{} {}", t(text::APPLY), fix.settings.replace('\n', ", "))
 }
 
-/// A fix in a list, with what applies it.
-pub fn item(fix: Row, apply: AnyView) -> AnyView {
+/// Renders a fix in a list, with the element that applies it.
+pub fn item(fix: Row, apply: Part) -> Part {
     let by_hand = fix.by_hand.into_iter().map(|(what, code)| {
         let code = (!code.is_empty()).then(|| view! { <pre class="fixes__code" tabindex="0">{code}</pre> });
-        view! { <p>{what}</p> {code} }.into_any()
+        view! { <p>{what}</p> {code} }.into_part()
     });
-    let by_hand: Vec<AnyView> = by_hand.collect();
-    let how = (!by_hand.is_empty())
-        .then(|| view! { <details class="fixes__how"><summary>{t(text::HOW)}</summary>{by_hand}</details> }.into_any());
+    let by_hand: Vec<Part> = by_hand.collect();
+    let how = (!by_hand.is_empty()).then(|| {
+        view! { <details class="fixes__how"><summary>{t(text::HOW)}</summary>{by_hand}</details> }.into_part()
+    });
     view! {
         <li class="fixes__fix" data-fix=fix.id data-fits=fix.fits.to_string()>
             <code class="fixes__settings">{fix.settings}</code>
@@ -148,5 +151,5 @@ pub fn item(fix: Row, apply: AnyView) -> AnyView {
             {how}
         </li>
     }
-    .into_any()
+    .into_part()
 }

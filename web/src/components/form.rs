@@ -1,8 +1,8 @@
-//! The form of nanoGPT's keys: it shows what the text says, and writes into the text.
+//! The form of nanoGPT's keys, which shows the config text and edits it.
 
-use headroom_shared::{decimal, nanogpt::Value};
+use headroom_planner::nanogpt::Value;
+use headroom_text::decimal;
 use leptos::prelude::*;
-use web_sys::KeyboardEvent;
 
 use super::dynamic::{flag, words};
 use super::field::{Choice, Entry, Toggle};
@@ -10,7 +10,7 @@ use crate::{
     state::{
         budget::Budget,
         entry,
-        fields::{NUMBERS, NumberKey, nearest_head_count, next_head_count, next_width, step_width},
+        fields::{NUMBERS, NumberKey, head_counts, head_position, width_step},
         presets::{MODELS, Model},
     },
     text::{self, t},
@@ -18,10 +18,10 @@ use crate::{
 
 const DTYPES: [&str; 3] = ["bfloat16", "float16", "float32"];
 
-/// The form.
+/// The form of nanoGPT's keys.
 #[component]
 pub fn RunForm(
-    /// The page.
+    /// The calculator's state.
     budget: Budget,
 ) -> impl IntoView {
     let shape_is_free = budget.ask(|answer| !answer.shape_is_loaded());
@@ -42,10 +42,10 @@ fn hint(key: &str) -> &'static str {
     text::doc(key)
 }
 
-/// The list of dtypes.
+/// The drop-down list of dtypes.
 #[component]
 pub fn Dtype(
-    /// The page.
+    /// The calculator's state.
     budget: Budget,
 ) -> impl IntoView {
     let dtype = budget.ask(|answer| {
@@ -54,46 +54,46 @@ pub fn Dtype(
     });
     let choose = move |index: usize| {
         let dtype = Value::Str(DTYPES[index].to_owned());
-        budget.session.update(|session| session.set_keys(&[("dtype", dtype)]));
+        budget.edit(|session| session.set_keys(&[("dtype", dtype)]));
     };
     view! {
         <Choice id="dtype" label=t(text::DTYPE) choices=DTYPES.to_vec() chosen=dtype hint=hint("dtype") on_choose=choose />
     }
 }
 
-/// A key that is true or false.
+/// A switch for a boolean key.
 #[component]
 pub fn Switch(
-    /// The page.
+    /// The calculator's state.
     budget: Budget,
-    /// nanoGPT's name.
+    /// nanoGPT's name of the key.
     key: &'static str,
-    /// Its label.
+    /// The switch's label.
     label: &'static str,
-    /// Whether it does anything now.
+    /// Whether the switch is enabled.
     #[prop(into, default = Signal::stored(true))]
     enabled: Signal<bool>,
 ) -> impl IntoView {
-    let set = move |on: bool| budget.session.update(|session| session.set_keys(&[(key, Value::Bool(on))]));
+    let set = move |on: bool| budget.edit(|session| session.set_keys(&[(key, Value::Bool(on))]));
     view! {
         <Toggle id=key label on=budget.ask(move |answer| answer.flag(key)) hint=hint(key) enabled on_change=set />
     }
 }
 
-/// The list of shapes; it says which one the config has.
+/// The drop-down list of model shapes, with the config's shape selected.
 #[component]
 pub fn Models(
-    /// The page.
+    /// The calculator's state.
     budget: Budget,
 ) -> impl IntoView {
-    let loaded = budget.ask(crate::state::answer::Answer::shape_is_loaded);
+    let loaded = budget.ask(crate::state::answer::PlannedSession::shape_is_loaded);
     let chosen = budget.ask(|answer| {
         let shape = (answer.count("n_layer")?, answer.count("n_head")?, answer.count("n_embd")?);
         Model::of(shape.0, shape.1, shape.2)
     });
     let choose = move |index: usize| {
         let changes = MODELS[index].changes(loaded.get_untracked());
-        budget.session.update(|session| session.set_keys(&changes));
+        budget.commit(|session| session.set_keys(&changes));
     };
     view! {
         <div class="field">
@@ -116,12 +116,12 @@ pub fn Models(
     }
 }
 
-/// A key's name, its slider and its field.
+/// A key's name, slider and number field.
 #[component]
 pub fn NumberField(
-    /// The page.
+    /// The calculator's state.
     budget: Budget,
-    /// The key.
+    /// The edited key.
     number: NumberKey,
 ) -> impl IntoView {
     let NumberKey { key, min, max, step, is_real, is_shape } = number;
@@ -131,48 +131,46 @@ pub fn NumberField(
     let take = Callback::new(move |typed: String| {
         let value =
             if is_real { entry::share(&typed).map(Value::Float) } else { entry::count(&typed, 1).map(Value::Int) };
-        let Some(value) = value else { return Some(if is_real { text::A_SHARE } else { text::A_COUNT }) };
-        budget.session.update(|session| session.set_keys(&[(key, value)]));
+        let Some(value) = value else { return Some(if is_real { text::A_SHARE } else { text::A_WHOLE_NUMBER_FROM_1 }) };
+        budget.edit(|session| session.set_keys(&[(key, value)]));
         None
     });
-    let slide = move |moved: String| {
-        let count = |key: &str| budget.answer.with_untracked(|answer| answer.0.count(key).unwrap_or(1));
-        let moved = match (key, moved.parse::<u64>()) {
-            ("n_head", Ok(wanted)) => nearest_head_count(count("n_embd"), wanted).to_string(),
-            ("n_embd", Ok(wanted)) => next_width(count("n_head"), wanted).to_string(),
-            _ => moved,
-        };
-        take.run(moved);
+    // The heads have a position for each divisor of the channels, and the channels are multiples of the heads. So the
+    // thumb always points at the value.
+    let count = move |key: &'static str| budget.ask(move |answer| answer.count(key).unwrap_or(1));
+    let (n_head, n_embd) = (count("n_head"), count("n_embd"));
+    let heads = Memo::new(move |_| if key == "n_head" { head_counts(n_embd.get(), n_head.get()) } else { Vec::new() });
+    let range = move || match key {
+        "n_head" => [0.0, heads.with(|heads| heads.len().saturating_sub(1) as f64), 1.0],
+        "n_embd" => {
+            let width = width_step(n_head.get()) as f64;
+            [width, largest(), width]
+        }
+        _ => [min, largest(), step],
     };
-    // A step of the slider itself may round back to where it was.
-    let step_by_key = move |event: KeyboardEvent| {
-        let is_up = match event.key().as_str() {
-            "ArrowUp" | "ArrowRight" | "PageUp" => true,
-            "ArrowDown" | "ArrowLeft" | "PageDown" => false,
-            _ => return,
-        };
-        let count = |key: &str| budget.answer.with_untracked(|answer| answer.0.count(key).unwrap_or(1));
-        let (n_head, n_embd) = (count("n_head"), count("n_embd"));
-        let next = match key {
-            "n_head" => next_head_count(n_embd, n_head, is_up),
-            "n_embd" => step_width(n_head, n_embd, is_up),
-            _ => return,
-        };
-        event.prevent_default();
-        take.run(next.to_string());
+    let limit = move |index: usize| words(move || decimal::shortest(range()[index]));
+    let position = move || match key {
+        "n_head" => heads.with(|heads| head_position(heads, n_head.get())).to_string(),
+        _ => shown.get(),
+    };
+    let slide = move |moved: String| {
+        let at = moved.parse::<usize>().ok();
+        let n_head = at.and_then(|at| heads.with_untracked(|heads| heads.get(at).copied()));
+        take.run(n_head.map_or(moved, |n_head| n_head.to_string()));
     };
     let range_id = format!("{key}-range");
     view! {
         <div class="number" title=hint(key)>
-            // A long name breaks after an underscore.
-            <label class="number__label" for=key>{key.replace('_', "_\u{200b}")}</label>
+            // A long name can wrap after an underscore. `<wbr>` adds no character to the name.
+            <label class="number__label" for=key>
+                {key.split_inclusive('_').map(|part| view! { {part} <wbr /> }).collect_view()}
+            </label>
             <input class="number__range" type="range" id=range_id.clone() data-testid=range_id
                 aria-label=format!("{key}, {}", t(text::SLIDER))
-                min=decimal::shortest(min) step=decimal::shortest(step)
-                max=words(move || decimal::shortest(largest()))
-                prop:value=words(move || shown.get()) prop:disabled=flag(move || !enabled.get())
-                on:keydown=step_by_key on:input:target=move |event| slide(event.target().value()) />
-            <Entry id=key kind="number" min=decimal::shortest(min) value=shown enabled take />
+                min=limit(0) max=limit(1) step=limit(2) aria-valuetext=words(move || shown.get())
+                prop:value=words(position) prop:disabled=flag(move || !enabled.get())
+                on:input:target=move |event| slide(event.target().value()) />
+            <Entry id=key label=key faults=budget.faults kind="number" min=decimal::shortest(min) value=shown enabled take />
         </div>
     }
 }

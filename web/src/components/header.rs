@@ -1,4 +1,4 @@
-//! The page's head: its name, its pages, and the theme.
+//! The page's header: its name, the links to the pages, and the theme switch.
 
 use leptos::prelude::*;
 
@@ -8,19 +8,19 @@ use crate::{
     text::{self, t},
 };
 
-/// What the theme switch sets, in the order of its buttons.
+/// The themes of the switch, in the order of its buttons.
 const THEMES: [Option<&str>; 3] = [None, Some("light"), Some("dark")];
 
-/// Which of the pages show a run: the calculator, Diagnose and Embed.
+/// Indices of the pages that show a run: the calculator, Diagnose and Embed.
 const SHOWS_RUN: [usize; 3] = [0, 1, 4];
 
-/// The head.
+/// The page's header.
 #[component]
 pub fn Header(
-    /// Which of the pages is shown.
+    /// Index of the current page.
     #[prop(optional)]
     page: usize,
-    /// What has to be done before another page, or this one in another language, is opened.
+    /// Called before another page, or this page in another language, opens.
     leave: Callback<()>,
 ) -> impl IntoView {
     let kept = browser::kept_theme();
@@ -29,12 +29,11 @@ pub fn Header(
         chosen.set(index);
         browser::set_theme(THEMES[index]);
     };
-    // The run of the page before goes along, until this page says otherwise.
-    let run = browser::kept_run();
-    let address = move |href: &str| {
-        let shows_run = SHOWS_RUN.iter().any(|index| text::PAGE_LINKS[*index].1 == href);
-        let fragment = if shows_run && !run.is_empty() { format!("#{run}") } else { String::new() };
-        format!("{href}{}{fragment}", browser::query())
+    // The links carry the previous page's run until this page sets its own.
+    let (run, figures) = (browser::kept_run(), browser::kept_figures());
+    let address = move |index: usize, href: &str| {
+        let href = href.to_owned() + &browser::query();
+        if SHOWS_RUN.contains(&index) { browser::link_to(&href, &run, &figures) } else { href }
     };
     view! {
         <header class="header">
@@ -49,7 +48,7 @@ pub fn Header(
             </p>
             <nav class="header__pages" aria-label=t(text::PAGES)>
                 {text::PAGE_LINKS.into_iter().enumerate().map(|(index, (name, href))| view! {
-                    <a href=address(href) data-run=SHOWS_RUN.contains(&index).then_some("") aria-current=(index == page).then_some("page")
+                    <a href=address(index, href) data-run=SHOWS_RUN.contains(&index).then_some("") aria-current=(index == page).then_some("page")
                         on:click=move |_| leave.run(())>{t(name)}</a>
                 }).collect_view()}
             </nav>
@@ -74,8 +73,8 @@ pub fn Header(
     }
 }
 
-/// Moves the focus without touching the fragment, which holds the session.
+/// Moves the focus without changing the fragment, which contains the session.
 fn skip(event: &leptos::ev::MouseEvent) {
     event.prevent_default();
-    browser::focus("answer");
+    browser::show_answer();
 }

@@ -1,4 +1,4 @@
-//! The list of languages.
+//! The drop-down list of languages.
 
 use leptos::prelude::*;
 
@@ -7,11 +7,11 @@ use crate::{
     text::{self, LANGUAGES, t},
 };
 
-/// The list. A page is made of one language, so choosing another opens the page anew: what was given is in the address,
-/// or kept by `leave`.
+/// The drop-down list of languages. A page is built in one language, so another choice reloads the page. The input is
+/// in the address, or kept by `leave`.
 #[component]
 pub fn LanguagePicker(
-    /// What has to be done before.
+    /// Called before the page is reloaded.
     leave: Callback<()>,
 ) -> impl IntoView {
     let now = browser::language();
@@ -26,7 +26,7 @@ pub fn LanguagePicker(
             }>
             {LANGUAGES.iter().map(|language| view! {
                 <option value=language.code lang=language.code selected=language.code == now>
-                    // The code first: where there is little room it is all that shows.
+                    // The code comes first, because only the code is visible in a narrow list.
                     {format!("{}\u{2002}{}", language.code.to_ascii_uppercase(), language.name)}
                 </option>
             }).collect_view()}

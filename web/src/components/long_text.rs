@@ -1,7 +1,7 @@
-//! A text area that stays quick with megabytes in it.
+//! A text area that stays responsive with megabytes of text.
 //!
-//! A browser's own text area takes minutes to lay out a pasted file of that size. So a long text is taken from the
-//! clipboard directly and kept whole outside the field, which shows its beginning and its end.
+//! A browser's own text area takes minutes to lay out a pasted file of that size. A long text is therefore read
+//! directly from the clipboard and kept outside the field. The field shows its beginning and its end.
 
 use js_sys::JsString;
 use leptos::{ev, html::Textarea, prelude::*};
@@ -14,39 +14,59 @@ use crate::{
     text::{self, say, t},
 };
 
-/// The text area.
+/// A text area for long texts.
 #[component]
 pub fn LongText(
-    /// The field's id, and the test's.
+    /// Id of the field, also for tests.
     id: &'static str,
-    /// The field's class.
+    /// CSS class of the field.
     class: &'static str,
-    /// Lines that the field shows at first.
+    /// Initial height in lines.
     rows: &'static str,
-    /// Whether long lines stay whole.
+    /// Whether long lines are not wrapped.
     #[prop(optional)]
     no_wrap: bool,
-    /// Shown where it is empty.
+    /// Text shown while the field is empty.
+    #[prop(optional)]
     placeholder: &'static str,
-    /// The whole text.
+    /// Reports whether a pasted text replaces the field's text instead of being inserted.
+    #[prop(default = |_| false)]
+    replaces: fn(&str) -> bool,
+    /// Whether the text has an error.
+    #[prop(into, default = Signal::stored(false))]
+    invalid: Signal<bool>,
+    /// Id of the element that describes the error.
+    #[prop(optional)]
+    described_by: Option<&'static str>,
+    /// The full text.
     #[prop(into)]
     value: Signal<String>,
     /// Called with each new text.
     #[prop(into)]
     on_change: Callback<String>,
+    /// Called instead of `on_change` after a paste or a drop. A pasted text that describes a whole run replaces the
+    /// existing text.
+    #[prop(optional, into)]
+    on_paste: Option<Callback<String>>,
 ) -> impl IntoView {
+    let on_paste = on_paste.unwrap_or(on_change);
+    let is_pasting = StoredValue::new(false);
     let area = NodeRef::<Textarea>::new();
-    // Compared, so that a field whose long text is the same is not filled again.
+    // The memo compares the texts, so that an unchanged long text is not set again.
     let shown = Memo::new(move |_| value.with(|text| excerpt::of(text)));
     let is_part = move || shown.with(|shown| shown.n_bytes.is_some());
     let take = move |data: Option<DataTransfer>, event: &web_sys::Event| {
         let Some(area) = area.get_untracked() else { return };
         let pasted = data.and_then(|data| data.get_data("text/plain").ok()).unwrap_or_default();
-        // A part cannot be edited: whatever is pasted replaces it.
-        if !pasted.is_empty() && (is_part() || excerpt::is_long(&pasted)) {
+        // An excerpt cannot be edited, so a pasted text replaces it.
+        let replaces = is_part() || replaces(&pasted);
+        if !pasted.is_empty() && (replaces || excerpt::is_long(&pasted)) {
             event.prevent_default();
-            let text = if is_part() { pasted } else { inserted(&area, &pasted) };
-            on_change.run(text.replace("\r\n", "\n"));
+            let text = if replaces { pasted } else { inserted(&area, &pasted) };
+            on_paste.run(text.replace("\r\n", "\n"));
+        } else {
+            // The browser inserts the text and fires an input event.
+            is_pasting.set_value(!pasted.is_empty());
         }
     };
     let clear = move |_| {
@@ -65,7 +85,8 @@ pub fn LongText(
     };
     view! {
         <textarea class=class id=id data-testid=id rows=rows spellcheck="false" autocomplete="off" autocapitalize="off"
-            wrap=no_wrap.then_some("off") placeholder=placeholder node_ref=area
+            wrap=no_wrap.then_some("off") placeholder=placeholder node_ref=area aria-describedby=described_by
+            aria-invalid=some_words(move || invalid.get().then(|| "true".to_owned()))
             data-bytes=some_words(move || shown.with(|shown| shown.n_bytes.map(|bytes| bytes.to_string())))
             prop:readOnly=flag(is_part)
             prop:value=words(move || shown.with(|shown| shown.text.clone()))
@@ -78,8 +99,9 @@ pub fn LongText(
             on:input:target=move |event| {
                 let area = event.target();
                 let typed = area.value();
-                on_change.run(typed.clone());
-                // Where the new text is not what was typed, the field takes it at once and keeps the caret.
+                let is_pasted = is_pasting.try_update_value(std::mem::take).unwrap_or_default();
+                if is_pasted { on_paste } else { on_change }.run(typed.clone());
+                // If the new text differs from the typed one, the field shows it immediately and keeps the caret.
                 let text = value.get_untracked();
                 if text != typed && !is_part() {
                     let caret = area.selection_start().ok().flatten().unwrap_or_default();
@@ -92,7 +114,7 @@ pub fn LongText(
     }
 }
 
-/// The field's text with another in the place of the selection.
+/// Returns the field's text with the selection replaced by `pasted`.
 fn inserted(area: &HtmlTextAreaElement, pasted: &str) -> String {
     let value = JsString::from(area.value());
     let length = value.length();

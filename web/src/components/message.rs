@@ -1,4 +1,4 @@
-//! The message that PyTorch will print, word for word: a line that opens to the whole.
+//! The message that PyTorch will print, verbatim: one line that expands to the full message.
 
 use leptos::prelude::*;
 
@@ -9,10 +9,10 @@ use crate::{
     text::{self, t},
 };
 
-/// The message, where the run fails.
+/// The predicted message, if the run fails.
 #[component]
 pub fn Message(
-    /// The page.
+    /// The calculator's state.
     budget: Budget,
 ) -> impl IntoView {
     let message = budget.ask(|answer| Some(answer.plan()?.oom.as_ref()?.message.clone()));

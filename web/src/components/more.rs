@@ -1,17 +1,17 @@
-//! What few people change: the optimizer, the patches people make, and what surrounds the run.
+//! Less common options: the optimizer, common patches, and the environment of the run.
 
-use headroom_shared::{
+use headroom_planner::{
     nanogpt::Value,
     session::Options,
     train_config::{Attention, CrossEntropy, Optimizer},
-    units::MIB,
 };
+use headroom_text::units::MIB;
 use leptos::prelude::*;
 
 use super::dynamic::part;
 use super::field::{Choice, TextField, Toggle};
 use crate::{
-    state::{answer::Answer, budget::Budget, entry, format},
+    state::{answer::PlannedSession, budget::Budget, entry, format},
     text::{self, t},
 };
 
@@ -19,10 +19,10 @@ const ATTENTIONS: [Attention; 2] = [Attention::Flash, Attention::Math];
 const CROSS_ENTROPIES: [CrossEntropy; 3] = [CrossEntropy::Whole, CrossEntropy::Chunked, CrossEntropy::Fused];
 const OPTIMIZERS: [Optimizer; 3] = [Optimizer::AdamwFused, Optimizer::AdamwForeach, Optimizer::Adamw8bit];
 
-/// The disclosure.
+/// The disclosure with the less common options.
 #[component]
 pub fn More(
-    /// The page.
+    /// The calculator's state.
     budget: Budget,
 ) -> impl IntoView {
     let changed = Memo::new(move |_| budget.session.with(|session| n_changed(&session.options)));
@@ -41,7 +41,7 @@ pub fn More(
     }
 }
 
-/// How many options of the disclosure are not at their defaults.
+/// Counts the options of the disclosure that differ from their defaults.
 fn n_changed(options: &Options) -> usize {
     let default = Options::default();
     [
@@ -65,20 +65,20 @@ fn option<T: PartialEq + Send + Sync + 'static>(
     budget: Budget,
     read: impl Fn(&Options) -> T + Send + Sync + 'static,
 ) -> Memo<T> {
-    // Boxed, as are the answers' questions: one copy of the framework's code a type.
+    // Boxed, so that the framework's code is instantiated once per type.
     let read: Box<dyn Fn(&Options) -> T + Send + Sync> = Box::new(read);
     Memo::new(move |_| budget.session.with(|session| read(&session.options)))
 }
 
 fn change(budget: Budget, write: impl FnOnce(&mut Options)) {
-    budget.session.update(|session| session.set_options(write));
+    budget.edit(|session| session.set_options(write));
 }
 
 fn position<T: PartialEq>(all: &[T], one: &T) -> Option<usize> {
     all.iter().position(|other| other == one)
 }
 
-/// What nanoGPT's keys and PyTorch offer.
+/// Options that nanoGPT's keys and PyTorch offer.
 #[component]
 fn Training(budget: Budget) -> impl IntoView {
     view! {
@@ -97,7 +97,7 @@ fn Training(budget: Budget) -> impl IntoView {
     }
 }
 
-/// What people patch into nanoGPT.
+/// Common patches of nanoGPT.
 #[component]
 fn Patches(budget: Budget) -> impl IntoView {
     view! {
@@ -114,7 +114,7 @@ fn Patches(budget: Budget) -> impl IntoView {
     }
 }
 
-/// What the run shares the card with.
+/// Options of the environment: allocator settings, number of processes, PyTorch version and CUDA context.
 #[component]
 fn Surroundings(budget: Budget) -> impl IntoView {
     let context = option(budget, |o| o.context_bytes.map(|bytes| (bytes / MIB).to_string()).unwrap_or_default());
@@ -126,20 +126,20 @@ fn Surroundings(budget: Budget) -> impl IntoView {
         <Toggle id="expandable_segments" label=t(text::EXPANDABLE) hint=t(text::EXPANDABLE_HINT)
             on=option(budget, |o| o.expandable_segments)
             on_change=move |on| change(budget, |o| o.expandable_segments = on) />
-        <TextField id="world_size" label=t(text::PROCESSES) hint=t(text::PROCESSES_HINT)
+        <TextField id="world_size" faults=budget.faults label=t(text::PROCESSES) hint=t(text::PROCESSES_HINT)
             value=option(budget, |o| o.world_size.to_string())
             take=move |typed: String| {
-                let Some(n) = entry::count(&typed, 1) else { return Some(text::A_COUNT) };
+                let Some(n) = entry::count(&typed, 1) else { return Some(text::A_WHOLE_NUMBER_FROM_1) };
                 change(budget, |o| o.world_size = n.unsigned_abs());
                 None
             } />
-        <TextField id="torch" label=t(text::TORCH) hint=t(text::TORCH_HINT) value=option(budget, |o| o.torch.clone())
+        <TextField id="torch" faults=budget.faults label=t(text::TORCH) hint=t(text::TORCH_HINT) value=option(budget, |o| o.torch.clone())
             take=move |typed: String| {
                 let Some(torch) = entry::torch(&typed) else { return Some(text::A_VERSION) };
                 change(budget, |o| o.torch = torch);
                 None
             } />
-        <TextField id="context" label=t(text::CONTEXT) hint=t(text::CONTEXT_HINT) value=context placeholder=estimate
+        <TextField id="context" faults=budget.faults label=t(text::CONTEXT) hint=t(text::CONTEXT_HINT) value=context placeholder=estimate
             take=move |typed: String| {
                 let bytes = entry::size(&typed, "MiB");
                 if bytes.is_none() && !typed.trim().is_empty() {
@@ -151,25 +151,26 @@ fn Surroundings(budget: Budget) -> impl IntoView {
     }
 }
 
-/// A count that is a key of the config.
+/// A number field for a key of the config.
 #[component]
 fn CountKey(budget: Budget, key: &'static str) -> impl IntoView {
     let hint = text::doc(key);
-    let value = budget.ask(move |answer: &Answer| answer.number_text(key));
-    let placeholder = budget.ask(move |answer: &Answer| match key {
+    let value = budget.ask(move |answer: &PlannedSession| answer.number_text(key));
+    let placeholder = budget.ask(move |answer: &PlannedSession| match key {
         "eval_batch_size" => answer.number_text("batch_size"),
         _ => String::new(),
     });
-    // train.py divides by the interval; no batch of evaluation is a run without one.
-    let (min, expected) = if key == "eval_iters" { (0, text::A_COUNT_OR_NONE) } else { (1, text::A_COUNT) };
+    // train.py divides by the interval, so its minimum is 1. Zero evaluation batches means no evaluation.
+    let (min, expected) =
+        if key == "eval_iters" { (0, text::A_WHOLE_NUMBER) } else { (1, text::A_WHOLE_NUMBER_FROM_1) };
     view! {
-        <TextField id=key label=key hint value placeholder
+        <TextField id=key faults=budget.faults label=key hint value placeholder
             take=move |typed: String| {
                 let Some(n) = entry::count(&typed, min) else {
                     let is_unset = typed.trim().is_empty() && value.with_untracked(String::is_empty);
                     return (!is_unset).then_some(expected);
                 };
-                budget.session.update(|session| {
+                budget.edit(|session| {
                     session.set_keys(&[(key, Value::Int(n))]);
                     session.set_options(|_| {});
                 });

@@ -5,10 +5,10 @@ use leptos::prelude::*;
 use super::dynamic::part;
 use crate::text::{self, Text, say, t};
 
-/// The notice.
+/// A sentence with a button to dismiss it.
 #[component]
 pub fn Notice(
-    /// The sentence, where there is one.
+    /// The sentence, if there is one.
     notice: RwSignal<Option<Text>>,
 ) -> impl IntoView {
     part(move || {

@@ -1,6 +1,6 @@
-//! A file from the person's disk, for the config that a run names.
+//! Opening a local file, such as the config file that a run names.
 
-use headroom_shared::nanogpt::MAX_SOURCE_BYTES;
+use headroom_planner::nanogpt::MAX_SOURCE_BYTES;
 use leptos::{prelude::*, task::spawn_local};
 use web_sys::File;
 
@@ -10,30 +10,31 @@ use crate::{
     text::{self, say},
 };
 
-/// Reads a file into the session. `is_meant` is whether it is for the config that is missing, whatever its name.
+/// Reads a file into the session. `is_meant` means that the file is the missing config, whatever its name.
 pub fn open(budget: Budget, file: Option<File>, is_meant: bool) {
     read_file(file, move |name, text| match text {
-        Some(text) => budget.session.update(|session| {
-            let with = with_file(&session.text, &name, text, is_meant);
-            session.set_text(with);
-        }),
+        Some(text) => {
+            let with = budget.session.with_untracked(|session| with_file(&session.text, &name, text, is_meant));
+            budget.take_text(with);
+        }
         None => budget.notice.set(Some(text::FILE_TOO_LARGE.into())),
     });
 }
 
-/// Reads a file and hands on its name and its text, `None` where it is too large.
+/// Reads a file and calls `taken` with its name and its text. The text is `None` if the file is too large or cannot be
+/// read.
 pub fn read_file(file: Option<File>, taken: impl FnOnce(String, Option<String>) + 'static) {
     let Some(file) = file else { return };
     let name = file.name();
     spawn_local(async move { taken(name, browser::file_text(file, MAX_SOURCE_BYTES as f64).await) });
 }
 
-/// The button that opens a config which was named and not read.
+/// A button that opens a config file which the run names.
 #[component]
 pub fn OpenNamed(
-    /// The config's name.
+    /// The name of the config file.
     name: String,
-    /// Takes the file.
+    /// Called with the selected file.
     opened: Callback<Option<File>>,
 ) -> impl IntoView {
     view! {

@@ -1,13 +1,12 @@
 //! The table of phases.
 
-use headroom_shared::{memory::program::Phase, plan::basis::Certainty};
-use leptos::{html::Div, prelude::*};
+use headroom_planner::{memory::program::Phase, plan::basis::Certainty};
+use leptos::prelude::*;
 
 use super::dynamic::{flag, part, words};
 use super::verdict::Mark;
 use crate::{
-    browser,
-    state::{answer::Answer, budget::Budget, format},
+    state::{answer::PlannedSession, budget::Budget, format},
     text::{self, t},
 };
 
@@ -26,15 +25,7 @@ struct Table {
     fits: bool,
 }
 
-impl Table {
-    /// The phase to look at: where it fails, else where the peak is.
-    fn marked(&self) -> Option<Phase> {
-        let found = self.rows.iter().find(|row| row.fails).or_else(|| self.rows.iter().find(|row| row.is_peak));
-        found.map(|row| row.phase)
-    }
-}
-
-fn table(answer: &Answer) -> Option<Table> {
+fn table(answer: &PlannedSession) -> Option<Table> {
     let plan = &answer.drawn()?.plan;
     let rows = plan.phases.iter().map(|peak| Row {
         phase: peak.phase,
@@ -45,24 +36,18 @@ fn table(answer: &Answer) -> Option<Table> {
     Some(Table { rows: rows.collect(), certainty: [plan.basis.allocated, plan.basis.reserved], fits: plan.fits })
 }
 
-/// The table.
+/// The table of phases.
 #[component]
 pub fn PhaseTable(
-    /// The page.
+    /// The calculator's state.
     budget: Budget,
 ) -> impl IntoView {
     let stale = budget.is_stale();
     let table = budget.ask(table);
-    let scroll = NodeRef::<Div>::new();
-    Effect::new(move |_| {
-        let marked = table.with(|table| table.as_ref().and_then(Table::marked));
-        if let (Some(marked), Some(scroll)) = (marked, scroll.get()) {
-            browser::scroll_within(scroll.into(), format!("[data-phase={}]", marked.name()));
-        }
-    });
-    let title = move || match table.with(|table| table.as_ref().is_none_or(|table| table.fits)) {
-        true => t(text::PHASES),
-        false => t(text::PHASES_WOULD_NEED),
+    let title = move || {
+        let fits = table.with(|table| table.as_ref().map(|table| table.fits));
+        let title = t(if fits == Some(false) { text::PHASES_WOULD_NEED } else { text::PHASES });
+        format::marked_previous(title.to_owned(), stale.get() && fits.is_some())
     };
     let mark = move |index: usize| {
         part(move || {
@@ -71,8 +56,8 @@ pub fn PhaseTable(
     };
     view! {
         <section class="phases" class:stale=flag(move || stale.get()) aria-labelledby="phases-title">
-            <h2 class="panel-title" id="phases-title">{words(move || title().to_owned())}</h2>
-            <div class="phases__scroll" node_ref=scroll tabindex="0" role="group" aria-labelledby="phases-title">
+            <h2 class="panel-title" id="phases-title">{words(title)}</h2>
+            <div class="phases__scroll" tabindex="0" role="group" aria-labelledby="phases-title">
                 <table class="phases__table" id="phases" data-testid="phases">
                     <thead>
                         <tr>

@@ -1,18 +1,20 @@
-//! What was noticed about the config and the run, in a box of its own height so that nothing below it moves.
+//! Problems of the config and the run. The first ones are listed, and a button lists all.
 
-use headroom_shared::nanogpt::{PastedKind, Severity};
+use headroom_planner::nanogpt::{PastedKind, Problem, Severity};
 use leptos::prelude::*;
 use wasm_bindgen::JsCast;
 use web_sys::HtmlTextAreaElement;
 
-use super::dynamic::{flag, part, words};
+use super::dynamic::{part, words};
 use crate::{
     browser,
     state::{
-        answer::{Answer, Reading},
+        CONFIG_NAME,
+        answer::{PlannedSession, Reading, is_gpu_fault},
         budget::Budget,
         excerpt::is_long,
         places,
+        sentence::{named_key, sentence},
     },
     text::{self, say, t},
 };
@@ -21,37 +23,48 @@ use crate::{
 #[derive(Clone, PartialEq)]
 struct Line {
     severity: Severity,
-    /// Line and column in the text, where it has a place there.
+    /// Line and column in the text, if the problem has a position there.
     place: Option<(u32, u32)>,
-    /// What it is about, where it has no place.
+    /// The argument, file or key at fault, if there is no position.
     key: String,
     message: String,
 }
 
-fn lines(answer: &Answer) -> Vec<Line> {
-    // Only a config's lines are lines of the text; a command's arguments and a log's files count their own.
+fn lines(answer: &PlannedSession) -> Vec<Line> {
+    // The verdict offers to explain the message.
+    if answer.reading == Reading::OutOfMemory {
+        return Vec::new();
+    }
+    // Only a config's line numbers refer to the text. Arguments of a command and files of a log have their own.
     let has_places = answer.kind == PastedKind::Config;
-    let problems = answer.resolved.settings.problems.as_slice().iter().map(|problem| Line {
+    // The lines of an error message in a config are not Python.
+    let is_of_message = |problem: &&Problem| answer.has_message && problem.message.is(&text::line_left_out(""));
+    let problems = answer.resolved.settings.problems.as_slice().iter();
+    let problems = problems.filter(|problem| !is_of_message(problem)).map(|problem| Line {
         severity: problem.severity,
         place: (has_places && problem.line > 0).then_some((problem.line, problem.column)),
-        key: if has_places { String::new() } else { problem.source.clone() },
+        // Pasted text has no file name.
+        key: if has_places || problem.source == CONFIG_NAME { String::new() } else { problem.source.clone() },
         message: match &problem.hint {
-            Some(hint) => say(&text::with_hint(problem.message.clone(), hint.clone())),
-            None => say(&problem.message),
+            Some(hint) => {
+                let [message, hint] = [&problem.message, hint].map(|part| text::verbatim(sentence(part)));
+                say(&text::with_hint(message, hint))
+            }
+            None => sentence(&problem.message),
         },
     });
-    let findings = answer.resolved.findings.iter().map(|finding| Line {
+    // The GPU field shows its own error.
+    let findings = answer.resolved.findings.iter().filter(|finding| !is_gpu_fault(finding)).map(|finding| Line {
         severity: finding.severity,
         place: None,
-        key: finding.key.to_owned(),
-        message: say(&finding.message),
+        key: named_key(finding.key, &say(&finding.message)),
+        message: sentence(&finding.message),
     });
     let foreign = match answer.reading {
-        // The reader says so itself, where it found something amiss.
+        // If the parser found no setting, its own problems already say so.
         Reading::Foreign if answer.resolved.settings.found_nothing() => None,
         Reading::Foreign => Some(t(text::FOREIGN)),
-        Reading::OutOfMemory => Some(t(text::FOREIGN_OUT_OF_MEMORY)),
-        Reading::Empty | Reading::Run => None,
+        Reading::OutOfMemory | Reading::Empty | Reading::Run => None,
     };
     let foreign = foreign.map(|sentence| Line {
         severity: Severity::Warning,
@@ -60,15 +73,15 @@ fn lines(answer: &Answer) -> Vec<Line> {
         message: sentence.to_owned(),
     });
     let lines: Vec<Line> = problems.chain(findings).collect();
-    // That none of it may matter before all, then the worst, else in the order of the text.
+    // First the note that the text may not be a run, then the most severe problems, then the order of the text.
     let of = |severity: Severity| lines.iter().filter(move |line| line.severity == severity).cloned();
     foreign.into_iter().chain(of(Severity::Error)).chain(of(Severity::Warning)).chain(of(Severity::Note)).collect()
 }
 
-/// The list; where there is nothing to say it tells what the text was taken for.
+/// The list of problems; without problems it shows the detected format of the text.
 #[component]
 pub fn Problems(
-    /// The page.
+    /// The calculator's state.
     budget: Budget,
 ) -> impl IntoView {
     let shown = budget.ask(lines);
@@ -92,18 +105,21 @@ pub fn Problems(
         })
     };
     view! {
-        <div class="problems__box" class:problems__box--open=flag(move || is_open.get() && count.get() > N_SEEN)>
-            {part(more)}
-            <ul class="problems" id="problems" data-testid="problems" tabindex="0" aria-label=t(text::PROBLEMS)>
-                {part(move || shown.get().into_iter().map(|line| problem(budget, line)).collect::<Vec<_>>())}
+        <div class="problems__box">
+            <ul class="problems" id="problems" data-testid="problems" aria-label=t(text::PROBLEMS)>
+                {part(move || {
+                    let n_listed = if is_open.get() { usize::MAX } else { N_SEEN };
+                    shown.get().into_iter().take(n_listed).map(|line| problem(budget, line)).collect::<Vec<_>>()
+                })}
                 <li class="problems__read">{words(move || read_as.get())}</li>
             </ul>
+            {part(more)}
         </div>
     }
 }
 
-/// Problems that the box has room for; where there are more, a button shows all.
-const N_SEEN: usize = 2;
+/// Number of problems that are listed. If there are more, a button lists all.
+const N_SEEN: usize = 4;
 
 fn problem(budget: Budget, line: Line) -> impl IntoView {
     let Line { severity, place, key, message } = line;
@@ -131,7 +147,7 @@ fn problem(budget: Budget, line: Line) -> impl IntoView {
 }
 
 fn jump_to(budget: Budget, line: u32, column: u32) {
-    // Of a long text the field shows parts, which have other places.
+    // For a long text the field shows only an excerpt, in which positions differ.
     let found = budget.session.with_untracked(|session| {
         (!is_long(&session.text)).then(|| places::place(&session.text, line, column)).flatten()
     });

@@ -1,4 +1,4 @@
-//! The parts of the rig's page, and what they have in common: the rig as it was told, and what can be asked of the page.
+//! Components of the rig page, and what they share: the rig's state and the actions on it.
 
 pub mod access;
 pub mod acts;
@@ -14,104 +14,104 @@ pub mod run;
 pub mod status;
 pub mod writes;
 
-use headroom_shared::protocol::{Scope, alert::Settings, run::Order};
+use headroom_protocol::{Scope, alert::Settings, run::RunRequest};
 use leptos::prelude::*;
 
 use crate::state::{
     rig::{
-        Changed, Rig,
-        alerts::Form,
-        compare::Compared,
+        ChangedParts, Rig,
+        alerts::AlertSettingsForm,
+        compare::ComparedRuns,
         connection::Connection,
         fetched::RunHistory,
-        orders::{Act, Allowed, Presses},
+        orders::{LaunchOptions, PendingActions, RunAction},
         run::current,
     },
     rig_charts::view::Range,
 };
 
-/// What a part asks of the page, which alone speaks with the agent.
+/// An action that a component requests. Only the page communicates with the agent.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Ask {
-    /// Another try to connect, now.
+pub enum PageRequest {
+    /// Reconnect now.
     Again,
-    /// To go on with this token.
+    /// Continue with this token.
     Token(String),
-    /// To forget the token.
+    /// Delete the stored token.
     Forget,
-    /// To keep what was made of the form.
+    /// Save the settings in the form.
     Save,
-    /// To dismiss the alert that went off by this event.
+    /// Dismiss the alert that this event fired.
     Dismiss(u64),
-    /// To start a run as the order stands.
+    /// Start the ordered run.
     Start,
-    /// This, of the run of that number.
-    Act(String, Act),
+    /// An action on the run with this id.
+    Act(String, RunAction),
 }
 
-/// What the agent answered when settings were asked for or kept.
+/// State of the settings: loaded, saved or failed.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub enum Kept {
-    /// Nothing yet.
+pub enum SettingsState {
+    /// No answer from the agent yet.
     #[default]
     Unknown,
-    /// As they were fetched.
+    /// Loaded from the agent.
     Fetched,
-    /// As they were saved.
+    /// Saved by the agent.
     Saved,
-    /// They could not be fetched; in words.
+    /// Loading failed, with the message.
     NotFetched(String),
-    /// They could not be saved; in words.
+    /// Saving failed, with the message.
     NotSaved(String),
 }
 
-/// The rig's page.
+/// The shared state of the rig page.
 #[derive(Clone, Copy)]
-pub struct Desk {
-    /// Everything the agent told. It changes in silence, ten times a second; what is drawn follows one of the signals
-    /// below.
+pub struct RigContext {
+    /// Everything received from the agent. It changes up to ten times per second without notification; views subscribe
+    /// to one of the signals below.
     rig: RwSignal<Rig>,
     fast: RwSignal<()>,
     slow: RwSignal<()>,
     events: RwSignal<()>,
     about: RwSignal<()>,
-    /// How the page stands with the agent.
+    /// State of the connection to the agent.
     pub connection: RwSignal<Connection>,
-    /// The page's clock, once a second.
+    /// The page's clock, updated once per second.
     pub now_ms: RwSignal<u64>,
-    /// How far the agent's clock is ahead of the page's.
+    /// Offset of the agent's clock from the page's clock, in milliseconds.
     pub ahead_ms: RwSignal<i64>,
-    /// The run that a person chose.
+    /// Id of the run that the user selected.
     pub chosen_run: RwSignal<Option<String>>,
-    /// History of a run's card over the run: of the one that is shown, once that was fetched.
+    /// Memory history of the GPU of the shown run, once loaded.
     pub run_history: RwSignal<RunHistory>,
-    /// Why the losses of the shown run did not arrive.
+    /// Why the losses of the shown run could not be loaded.
     pub losses_fault: RwSignal<Option<String>>,
-    /// What the owner set.
+    /// The owner's settings as saved.
     pub settings: RwSignal<Settings>,
-    /// The same as it is being changed.
-    pub form: RwSignal<Form>,
-    /// Whether that is kept.
-    pub kept: RwSignal<Kept>,
-    /// Why an alert could not be dismissed, in words; or nothing.
+    /// The settings form being edited.
+    pub form: RwSignal<AlertSettingsForm>,
+    /// State of the settings.
+    pub kept: RwSignal<SettingsState>,
+    /// Why an alert could not be dismissed; empty if there was no failure.
     pub not_dismissed: RwSignal<String>,
-    /// What can be started.
-    pub allowed: RwSignal<Allowed>,
-    /// The order of the next run, as it is being made.
-    pub order: RwSignal<Order>,
-    /// Runs whose losses are drawn beside those of the one that is shown.
-    pub compared: RwSignal<Compared>,
-    /// What was pressed of runs, and what came of it.
-    pub presses: RwSignal<Presses>,
-    /// Whether this page may change something.
+    /// The configs, data sets and devices with which runs can be started.
+    pub allowed: RwSignal<LaunchOptions>,
+    /// The order of the next run, as edited in the form.
+    pub order: RwSignal<RunRequest>,
+    /// Runs whose losses are drawn besides those of the shown run.
+    pub compared: RwSignal<ComparedRuns>,
+    /// Pending actions on runs, and their results.
+    pub presses: RwSignal<PendingActions>,
+    /// Whether this page's token permits changes.
     pub may_change: Memo<bool>,
-    /// Takes what a part asks.
-    pub ask: Callback<Ask>,
+    /// Receives the actions that components request.
+    pub ask: Callback<PageRequest>,
 }
 
-impl Desk {
-    /// A page at its start.
-    pub fn new(connection: Connection, now_ms: u64, ask: Callback<Ask>) -> Self {
+impl RigContext {
+    /// Creates the initial state.
+    pub fn new(connection: Connection, now_ms: u64, ask: Callback<PageRequest>) -> Self {
         let (rig, about) = (RwSignal::new(Rig::default()), RwSignal::new(()));
         let may_change = Memo::new(move |_| {
             about.track();
@@ -130,25 +130,25 @@ impl Desk {
             run_history: RwSignal::new(RunHistory::default()),
             losses_fault: RwSignal::new(None),
             settings: RwSignal::new(Settings::default()),
-            form: RwSignal::new(Form::default()),
-            kept: RwSignal::new(Kept::Unknown),
+            form: RwSignal::new(AlertSettingsForm::default()),
+            kept: RwSignal::new(SettingsState::Unknown),
             not_dismissed: RwSignal::new(String::new()),
-            allowed: RwSignal::new(Allowed::Unknown),
-            order: RwSignal::new(Order::default()),
-            compared: RwSignal::new(Compared::default()),
-            presses: RwSignal::new(Presses::default()),
+            allowed: RwSignal::new(LaunchOptions::Unknown),
+            order: RwSignal::new(RunRequest::default()),
+            compared: RwSignal::new(ComparedRuns::default()),
+            presses: RwSignal::new(PendingActions::default()),
             may_change,
             ask,
         }
     }
 
-    /// Changes the rig; nothing is drawn before [`Desk::draw`].
+    /// Changes the rig's state. Views are not updated before [`RigContext::draw`].
     pub fn change<T>(self, change: impl FnOnce(&mut Rig) -> T) -> Option<T> {
         self.rig.try_update_untracked(change)
     }
 
-    /// Draws what changed.
-    pub fn draw(self, changed: Changed) {
+    /// Updates the views of everything that changed.
+    pub fn draw(self, changed: ChangedParts) {
         for (is_changed, signal) in [
             (changed.rig, self.about),
             (changed.events, self.events),
@@ -161,46 +161,46 @@ impl Desk {
         }
     }
 
-    /// The rig, without following it.
+    /// Reads the rig's state without subscribing.
     pub fn look<T>(self, look: impl FnOnce(&Rig) -> T) -> T {
         self.rig.with_untracked(look)
     }
 
-    /// The rig, followed ten times a second.
+    /// Reads the rig's state and subscribes to changes, up to ten times per second.
     pub fn fast<T>(self, look: impl FnOnce(&Rig) -> T) -> T {
         self.fast.track();
         self.look(look)
     }
 
-    /// The rig, followed once a second.
+    /// Reads the rig's state and subscribes to changes, once per second.
     pub fn slow<T>(self, look: impl FnOnce(&Rig) -> T) -> T {
         self.slow.track();
         self.look(look)
     }
 
-    /// The rig, followed where something happens.
+    /// Reads the rig's state and subscribes to events.
     pub fn events<T>(self, look: impl FnOnce(&Rig) -> T) -> T {
         self.events.track();
         self.look(look)
     }
 
-    /// The rig, followed where cards, driver or agent change.
+    /// Reads the rig's state and subscribes to changes of GPUs, driver or agent.
     pub fn about<T>(self, look: impl FnOnce(&Rig) -> T) -> T {
         self.about.track();
         self.look(look)
     }
 
-    /// What the agent's clock shows; followed once a second.
+    /// Returns the time of the agent's clock in milliseconds, subscribing to it once per second.
     pub fn agent_now_ms(self) -> u64 {
         self.now_ms.get().saturating_add_signed(self.ahead_ms.get())
     }
 
-    /// The same without following it.
+    /// Returns the time of the agent's clock in milliseconds without subscribing.
     pub fn agent_now_ms_untracked(self) -> u64 {
         self.now_ms.get_untracked().saturating_add_signed(self.ahead_ms.get_untracked())
     }
 
-    /// Number of the run that is shown; followed.
+    /// Returns the id of the shown run and subscribes to it: the selected run, or else the current one.
     pub fn run(self) -> Option<String> {
         let chosen = self.chosen_run.get();
         self.about.track();
@@ -210,7 +210,7 @@ impl Desk {
         })
     }
 
-    /// From the beginning of a run to its end or now; followed once a second while it goes on.
+    /// Returns the time range of a run, up to its end or now. It subscribes once per second while the run continues.
     pub fn range_of_run(self, id: &str) -> Option<Range> {
         let (from_ms, ended_ms) = self.events(|rig| {
             let run = &rig.runs.iter().find(|watched| watched.run.id == id)?.run;
@@ -221,5 +221,5 @@ impl Desk {
     }
 }
 
-/// A run that began this moment has a chart too.
+/// Minimum length of the time range in milliseconds, so that a run that has just started has a chart.
 const RUN_MS_MIN: u64 = 60_000;

@@ -1,5 +1,7 @@
-//! Charts of the rig's page: a card's history, and a run's losses. They know no agent: what they show is given to them.
+//! Charts of the rig page: a GPU's history and a run's losses. They do not depend on the agent; their data is passed
+//! in.
 
+mod context;
 mod drawing;
 mod frame;
 mod history;
@@ -9,7 +11,8 @@ mod loss;
 mod memory;
 mod per_frame;
 
+pub use context::{Fetch, ZONE};
 pub use frame::width_of;
-pub use history::{Fetch, HistoryChart, ZONE};
+pub use history::HistoryChart;
 pub use loss::LossChart;
 pub use memory::MemoryChart;

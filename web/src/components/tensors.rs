@@ -1,53 +1,45 @@
-//! The list of what is live at the moment that is shown.
+//! The list of live tensors at the shown moment.
 
-use headroom_shared::{decimal, gpt::tensors::Category};
+use headroom_planner::gpt::tensors::Category;
+use headroom_text::decimal;
 use leptos::prelude::*;
 
 use super::dynamic::{flag, part, some_words, words};
 use super::verdict::Mark;
 use crate::{
+    browser,
     state::{
         budget::Budget,
-        course::phase_at,
         format,
-        tensors::{Line, live},
+        tensors::{LINES_SHOWN, Line},
     },
     text::{self, say, t},
 };
 
-/// The list.
+/// The list of tensors: the largest, all, or those whose name matches the search.
 #[component]
 pub fn TensorList(
-    /// The page.
+    /// The calculator's state.
     budget: Budget,
 ) -> impl IntoView {
     let stale = budget.is_stale();
-    let column = budget.shown_column();
-    let follows = Memo::new(move |_| budget.pointed.get().is_none() && budget.pinned.get().is_none());
-    let shown = Memo::new(move |_| {
-        let column = column.get()?;
-        budget.answer.with(|answer| {
-            let planned = answer.0.drawn()?;
-            // Untouched, the list is of the very moment of the failure, not of its column's largest.
-            let failure = planned.plan.failure.filter(|_| follows.get());
-            let moment = failure.map_or(planned.timeline.points.get(column)?.moment, |failure| failure.moment);
-            let phase = phase_at(&planned.timeline, column)?;
-            Some((phase, planned.plan.basis.allocated, planned.plan.fits, live(&planned.plan, moment)))
-        })
-    });
+    let moment = budget.moment;
+    let shows_all = RwSignal::new(false);
+    let wanted = RwSignal::new(String::new());
     let title = move || {
-        shown.with(|shown| match shown {
-            Some((_, _, true, _)) if follows.get() => t(text::LIVE_AT_PEAK).to_owned(),
-            Some((_, _, false, _)) if follows.get() => t(text::LIVE_AT_FAILURE).to_owned(),
-            Some((phase, ..)) => say(&text::live_in(phase.text_in())),
+        let title = moment.with(|moment| match moment {
+            Some(moment) if !budget.follows() => say(&text::live_in(moment.phase.text_in())),
+            Some(moment) if moment.fits => t(text::LIVE_AT_PEAK).to_owned(),
+            Some(_) => t(text::LIVE_AT_FAILURE).to_owned(),
             None => t(text::LIVE).to_owned(),
-        })
+        });
+        format::marked_previous(title, stale.get() && moment.with(Option::is_some))
     };
-    let total = move || shown.with(|shown| shown.as_ref().map(|(.., live)| live.total_bytes));
+    let total = move || moment.with(|moment| moment.as_ref().map(|moment| moment.live.total_bytes));
     let mark =
-        move || shown.with(|shown| shown.as_ref().map(|(_, certainty, ..)| view! { <Mark certainty=*certainty /> }));
+        move || moment.with(|moment| moment.as_ref().map(|moment| view! { <Mark certainty=moment.certainty /> }));
     let back = move || {
-        let fits = shown.with(|shown| shown.as_ref().is_none_or(|(_, _, fits, _)| *fits));
+        let fits = moment.with(|moment| moment.as_ref().is_none_or(|moment| moment.fits));
         budget.pinned.get().map(|_| {
             view! {
                 <button type="button" class="button button--quiet" on:click=move |_| budget.pinned.set(None)>
@@ -57,16 +49,30 @@ pub fn TensorList(
         })
     };
     let list = move || {
-        shown.get().map(|(.., live)| {
+        moment.with(|moment| {
+            let live = &moment.as_ref()?.live;
             let most = live.lines.first().map_or(1, |line| line.bytes);
-            let more = (live.n_more > 0).then(|| {
-                view! {
-                    <li class="tensors__more">{say(&text::and_more(live.n_more, format::size(live.more_bytes)))}</li>
-                }
-            });
-            view! { {live.lines.into_iter().map(|line| row(line, most)).collect_view()} {more} }
+            let found = wanted.with(|wanted| live.named(wanted));
+            let n = if shows_all.get() { found.len() } else { LINES_SHOWN };
+            let rows: Vec<_> = found.iter().take(n).map(|line| row((*line).clone(), most)).collect();
+            let none = found.is_empty().then(|| view! { <li class="tensors__none">{t(text::NO_TENSOR)}</li> });
+            Some(view! { {rows} {none} })
         })
     };
+    // Number of lines that are not listed at first, and their bytes.
+    let more = Memo::new(move |_| {
+        moment.with(|moment| {
+            let found =
+                wanted.with(|wanted| moment.as_ref().map(|moment| moment.live.named(wanted)).unwrap_or_default());
+            let rest = found.get(LINES_SHOWN..).unwrap_or_default();
+            (found.len(), rest.iter().map(|line| line.bytes).sum::<u64>())
+        })
+    });
+    let all_label = move || match (shows_all.get(), more.get()) {
+        (true, _) => t(text::SHOW_LARGEST).to_owned(),
+        (false, (n, bytes)) => say(&text::show_all(n, format::size(bytes))),
+    };
+    let has_more = move || more.get().0 > LINES_SHOWN;
     view! {
         <section class="tensors" class:stale=flag(move || stale.get()) aria-labelledby="tensors-title">
             <h2 class="panel-title">
@@ -76,9 +82,24 @@ pub fn TensorList(
                 </span>
                 {part(back)}
             </h2>
-            <ol class="tensors__list" id="tensors" data-testid="tensors" tabindex="0" aria-labelledby="tensors-title">
+            <div class="tensors__ways">
+                <input class="input" type="search" id="tensors-search" data-testid="tensors-search" autocomplete="off" spellcheck="false"
+                    aria-label=t(text::SEARCH_TENSORS) placeholder=t(text::SEARCH_TENSORS)
+                    on:input:target=move |event| wanted.set(event.target().value()) />
+                <a class="button" id="tensors-csv" data-testid="tensors-csv" href="data:," download="tensors.csv"
+                    on:click:target=move |event| {
+                        let csv = moment.with(|moment| moment.as_ref().map(|moment| moment.live.to_csv()));
+                        event.target().set_href(&browser::text_address(&csv.unwrap_or_default()));
+                    }>"CSV"</a>
+            </div>
+            <ol class="tensors__list" id="tensors" data-testid="tensors" aria-labelledby="tensors-title">
                 {part(list)}
             </ol>
+            <button type="button" class="button button--quiet tensors__more" class:tensors__more--none=flag(move || !has_more())
+                data-testid="tensors-all" aria-expanded=words(move || shows_all.get().to_string()) aria-controls="tensors"
+                on:click=move |_| shows_all.update(|all| *all = !*all)>
+                {words(all_label)}
+            </button>
         </section>
     }
 }
@@ -86,7 +107,7 @@ pub fn TensorList(
 fn row(line: Line, most: u64) -> impl IntoView {
     let width = decimal::fixed(line.bytes as f64 / most.max(1) as f64 * 100.0, 1);
     let band = Category::ALL.iter().position(|category| *category == line.category).unwrap_or(0) + 2;
-    let count = (line.n_tensors > 1).then(|| format!("{} × ", line.n_tensors));
+    let shape = line.shape_text();
     view! {
         <li class="tensors__row" data-bytes=line.bytes.to_string()>
             <svg class="tensors__bar" viewBox="0 0 100 1" preserveAspectRatio="none" aria-hidden="true">
@@ -94,8 +115,8 @@ fn row(line: Line, most: u64) -> impl IntoView {
             </svg>
             <code class="tensors__name">{line.name}</code>
             <span class="tensors__bytes" title=format::exact_bytes(line.bytes)>{format::size(line.bytes)}</span>
-            <span class="tensors__shape">{count}{format::shape(&line.shape)} " " {line.dtype}</span>
-            <span class="tensors__why">{t(line.category.text())} ": " {text::why_alive(line.lifetime)}</span>
+            <span class="tensors__shape">{shape}</span>
+            <span class="tensors__why">{say(&text::labelled(t(line.category.text()), text::why_alive(line.lifetime)))}</span>
         </li>
     }
 }

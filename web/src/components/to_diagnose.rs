@@ -1,34 +1,49 @@
-//! The way from an out-of-memory message in the calculator to the page that explains it.
+//! The link from an out-of-memory message in the calculator to the page that explains it.
 
+use headroom_planner::link;
 use leptos::prelude::*;
 
-use super::dynamic::part;
+use super::dynamic::{part, words};
 use crate::{
     browser,
-    state::{answer::Reading, budget::Budget, excerpt::around},
+    state::{answer::Reading, budget::Budget, excerpt::around, session::Session},
     text::{self, t},
 };
 
-/// The longest text that goes along; of a longer log, what is around the message.
+/// Maximum size in bytes of the text passed on. Of a longer log, the part around the message is passed.
 const MESSAGE_BYTES_MAX: usize = 256 * 1024;
 
-/// The link; nothing while the text is not such a message. The message stays in this browser.
+/// The link, if the text contains an out-of-memory message. The text and the run stay in this browser.
 #[component]
 pub fn ToDiagnose(
-    /// The page.
+    /// The calculator's state.
     budget: Budget,
 ) -> impl IntoView {
-    let is_message = budget.ask(|answer| answer.reading == Reading::OutOfMemory);
+    let has_message = budget.ask(|answer| answer.has_message);
+    let address = |run: &str| format!("./diagnose.html{}{run}", browser::query());
+    // Diagnose compares the message with the run of the same text, if it has one.
+    let href = move || {
+        budget.answer.with(|answer| match answer.0.reading {
+            Reading::Run => {
+                let run = |session: &Session| link::encode(&answer.0.resolved.settings, &session.options);
+                address(&["#", &budget.session.with(run)].concat())
+            }
+            _ => address(""),
+        })
+    };
     let keep = move |_| {
+        let config = budget.answer.with_untracked(|answer| match answer.0.reading {
+            Reading::Run => answer.0.resolved.settings.to_config(),
+            _ => String::new(),
+        });
         budget.session.with_untracked(|session| {
-            browser::keep_message(around(&session.text, "out of memory", MESSAGE_BYTES_MAX), "");
+            browser::keep_message(around(&session.text, "out of memory", MESSAGE_BYTES_MAX), &config);
         });
     };
     part(move || {
-        is_message.get().then(|| {
-            let href = format!("./diagnose.html{}", browser::query());
+        has_message.get().then(|| {
             view! {
-                <a class="button button--primary verdict__diagnose" data-testid="to-diagnose" href=href on:click=keep>
+                <a class="button button--primary verdict__diagnose" data-testid="to-diagnose" href=words(href) on:click=keep>
                     {t(text::EXPLAIN_MESSAGE)}
                 </a>
             }

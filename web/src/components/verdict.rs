@@ -1,17 +1,16 @@
-//! The verdict, first and in words, with the figures it rests on and what a person takes away.
+//! The verdict in words, with its figures and the buttons to copy results.
 
 use std::time::Duration;
 
 use leptos::prelude::*;
 
-use headroom_shared::plan::basis::Certainty;
+use headroom_planner::plan::basis::Certainty;
 
-use super::dynamic::{part, some_words, words};
+use super::dynamic::{IntoPart, part, some_words, words};
 use crate::{
     browser,
     components::{
         actions::CopyButton,
-        builtin::BuiltinView,
         open_file::{OpenNamed, open},
         to_diagnose::ToDiagnose,
     },
@@ -19,79 +18,81 @@ use crate::{
         budget::Budget,
         command, format,
         no_plan::NoPlan,
-        session::Session,
         share,
         verdict::{Figure, Verdict, figures},
     },
     text::{self, Key, t},
 };
 
-/// The figures' names while there is no plan.
+/// The labels of the figures while there is no plan.
 const FIGURES: [Key; 5] =
     [text::FIGURE_ALLOCATED, text::FIGURE_RESERVED, text::FIGURE_USED, text::FIGURE_CARD, text::FIGURE_PARAMETERS];
 
-/// A screen reader hears the verdict when the edits have paused for so long.
+/// Delay before a screen reader announces the verdict, so that edits have paused.
 const ANNOUNCE_DELAY: Duration = Duration::from_millis(700);
 
-/// The verdict.
+/// The panel with the verdict.
 #[component]
 pub fn VerdictView(
-    /// The page.
+    /// The calculator's state.
     budget: Budget,
 ) -> impl IntoView {
-    let verdict = budget.ask(Verdict::of_answer);
+    let verdict = budget.verdict();
+    let no_plan = budget.no_plan();
+    // While a field is invalid, every copy would be of the values before.
+    let is_chosen = Signal::derive(move || budget.is_entered());
     let has_plan = Signal::derive(move || verdict.with(Option::is_some));
-    let no_plan = budget.ask(NoPlan::of);
-    // A command names a file that is missing here; it cannot carry a value that nothing can read.
-    let has_command = Signal::derive(move || no_plan.with(|no| no.as_ref().is_none_or(|no| no.unread.is_some())));
+    let is_command = budget.ask(command::is_command);
+    let has_command = Signal::derive(move || is_command.get() && is_chosen.get());
     view! {
         <div class="verdict" data-outcome=words(move || outcome(verdict))>
             <VerdictWords budget verdict />
             <ToDiagnose budget />
+            // In layouts with the fixes below the form.
+            <button type="button" class="button verdict__fixes" on:click=move |_| browser::scroll_to("fixes-title")>
+                {t(text::TO_FIXES)}
+            </button>
             <Figures budget />
             <div class="verdict__actions" role="group" aria-label=t(text::COPY)>
                 <span class="verdict__copy" aria-hidden="true">{t(text::COPY)}</span>
-                <CopyButton id="copy-link" label=t(text::COPY_LINK) primary=true
-                    content=move |()| Some(browser::address_with(&budget.session.with(Session::fragment))) />
+                <CopyButton id="copy-link" label=t(text::COPY_LINK) enabled=is_chosen
+                    content=move |()| Some(browser::address_with(&budget.fragment())) />
                 <CopyButton id="copy-card" label=t(text::COPY_CARD) enabled=has_plan content=move |()| {
-                    let link = browser::address_with(&budget.session.with(Session::fragment));
-                    budget.with_options(|answer, options| share::card(answer, options, &link))
+                    let link = browser::address_with(&budget.fragment());
+                    budget.with_options(|answer, options| share::forum_card(answer, options, &link))
                 } />
                 <CopyButton id="copy-command" label=t(text::COPY_COMMAND) enabled=has_command
                     content=move |()| Some(budget.with_options(command::command_line)) />
-                <CopyButton id="copy-json" label=t(text::COPY_JSON) enabled=has_plan
-                    content=move |()| budget.with_options(command::plan_as_json) />
             </div>
-            <BuiltinView budget />
         </div>
-        // Where the form is below the chart, the answer stays in sight while it changes.
+        // In layouts with the form below the chart, the bar keeps the verdict visible while the form is edited.
         <p class="verdict-bar" data-outcome=words(move || outcome(verdict)) aria-hidden="true">
             {words(move || headline(verdict, no_plan))}
         </p>
     }
 }
 
-type Shown = Memo<Option<Verdict>>;
+type VerdictMemo = Memo<Option<Verdict>>;
 
-/// How it comes out, for styles.
-pub fn outcome(verdict: Shown) -> String {
+/// Returns the outcome's name, for CSS.
+pub fn outcome(verdict: VerdictMemo) -> String {
     verdict.with(|v| v.as_ref().map_or("none", |v| v.outcome.name()).to_owned())
 }
 
-fn headline(verdict: Shown, no_plan: Memo<Option<NoPlan>>) -> String {
+fn headline(verdict: VerdictMemo, no_plan: Memo<Option<NoPlan>>) -> String {
     let without = || no_plan.get().map(|no_plan| no_plan.headline);
     verdict.get().map(|verdict| verdict.headline).or_else(without).unwrap_or_default()
 }
 
-/// The sentence that answers and the one after it.
+/// The verdict's headline and its detail.
 #[component]
 pub fn VerdictWords(
-    /// The page.
+    /// The calculator's state.
     budget: Budget,
-    /// The verdict.
+    /// The verdict, if there is a plan.
     verdict: Memo<Option<Verdict>>,
 ) -> impl IntoView {
-    let no_plan = budget.ask(NoPlan::of);
+    let no_plan = budget.no_plan();
     let headline = move || headline(verdict, no_plan);
     let detail = move || {
         let without = || no_plan.get().map(|no_plan| no_plan.detail);
@@ -102,14 +103,14 @@ pub fn VerdictWords(
     let opened = Callback::new(move |file| open(budget, file, true));
     let open = move || unread.get().map(|name| view! { <OpenNamed name opened /> });
     let fits = move || verdict.with(|v| v.as_ref().map(|v| v.fits.to_string()));
-    // What is left rests on the context and on what else the card holds, which nobody counts.
+    // The headroom depends on the CUDA context and other processes, which are estimated.
     let has_plan = move || verdict.with(Option::is_some);
     let mark = move || has_plan().then(|| view! { <Mark certainty=Certainty::Estimated /> });
     let headroom = move || verdict.with(|v| v.as_ref().map(|v| v.headroom_bytes.to_string()));
     let announced = announced(headline);
     view! {
         <div class="verdict__words">
-            <h1 id="verdict" class="verdict__headline" data-testid="verdict" data-fits=some_words(fits)
+            <h1 id="verdict" tabindex="-1" class="verdict__headline" data-testid="verdict" data-fits=some_words(fits)
                 data-headroom-bytes=some_words(headroom)>
                 <span class="verdict__sign" aria-hidden="true"></span>
                 <span>{words(headline)}{part(mark)}</span>
@@ -121,7 +122,7 @@ pub fn VerdictWords(
     }
 }
 
-/// The headline, once it has stood for a while.
+/// Returns the headline after it has been stable for `ANNOUNCE_DELAY`.
 fn announced(headline: impl Fn() -> String + Copy + 'static) -> RwSignal<String> {
     let announced = RwSignal::new(String::new());
     let pending = StoredValue::new(None::<TimeoutHandle>);
@@ -138,7 +139,9 @@ fn announced(headline: impl Fn() -> String + Copy + 'static) -> RwSignal<String>
 #[component]
 fn Figures(budget: Budget) -> impl IntoView {
     let all = budget.ask(|answer| answer.plan().map(figures));
-    let figure = move |index: usize| all.with(|all| all.as_ref().map(|all| all[index].clone()));
+    let has_verdict = move || budget.is_entered();
+    let figure =
+        move |index: usize| all.with(|all| all.as_ref().filter(|_| has_verdict()).map(|all| all[index].clone()));
     view! {
         <dl class="figures">
             {(0..5).map(|index| {
@@ -146,7 +149,7 @@ fn Figures(budget: Budget) -> impl IntoView {
                 view! {
                     <div class="figures__figure" title=some_words(move || shown().map(|figure| figure.title))>
                         <dt>{words(move || shown().map_or(t(FIGURES[index]), |figure| figure.label).to_owned())}</dt>
-                        <dd>{part(move || shown().map_or_else(|| "–".into_any(), |figure| value(figure).into_any()))}</dd>
+                        <dd>{part(move || shown().map_or_else(|| "–".into_part(), |figure| value(figure).into_part()))}</dd>
                     </div>
                 }
             }).collect_view()}
@@ -161,10 +164,10 @@ fn value(figure: Figure) -> impl IntoView {
     }
 }
 
-/// The thin sign beside a figure that tells how sure it is.
+/// The sign beside a figure that marks its certainty.
 #[component]
 pub fn Mark(
-    /// How sure.
+    /// The certainty of the figure.
     certainty: Certainty,
 ) -> impl IntoView {
     view! {

@@ -1,14 +1,14 @@
-//! The page where a GPT runs: it writes, and shows what it does on the way.
+//! The demo page: a GPT generates text and shows its internals.
 
-use headroom_shared::demo::{Failure, FailureKind, Way};
+use headroom_protocol::demo::{DemoBackend, Failure, FailureKind};
 use leptos::prelude::*;
 use web_sys::DragEvent;
 
 use crate::{
-    browser::{self, dropped::Dropped},
+    browser::{self, dropped::DropContent},
     components::{
         demo::{
-            Desk,
+            DemoContext,
             attention::Attention,
             candidates::Candidates,
             memory::Memory,
@@ -19,16 +19,16 @@ use crate::{
         dynamic::{part, words},
         header::Header,
     },
-    state::demo::{Demo, Stage, WayOn, share, ways_on},
+    state::demo::{Demo, Stage, WayOn, ways_on},
     text::{self, say, t},
 };
 
-/// The page.
+/// The demo page.
 #[component]
 pub fn DemoPage() -> impl IntoView {
-    let desk = Desk::new();
+    let desk = DemoContext::new();
     desk.open();
-    // Wherever on the page: a browser opens a file that nobody takes.
+    // Listens on the whole page, because a browser navigates to a file that is dropped elsewhere.
     browser::on_drag("dragover", |event: DragEvent| {
         if browser::has_files(&event) {
             event.prevent_default();
@@ -38,7 +38,7 @@ pub fn DemoPage() -> impl IntoView {
         if browser::has_files(&event) {
             event.prevent_default();
             if let Some(data) = event.data_transfer() {
-                take_dropped(desk, Dropped::of(&data));
+                take_dropped(desk, DropContent::of(&data));
             }
         }
     });
@@ -69,9 +69,9 @@ pub fn DemoPage() -> impl IntoView {
     }
 }
 
-/// The line in plain sight: what runs, on what and why; or how far it is; or what is wrong.
+/// The status: the model with its backend and the reason for it, or the loading progress, or the error.
 #[component]
-fn State(desk: Desk) -> impl IntoView {
+fn State(desk: DemoContext) -> impl IntoView {
     let failure = Memo::new(move |_| {
         desk.demo.with(|demo| match &demo.stage {
             Stage::Failed(failure) => Some(failure.clone()),
@@ -96,15 +96,16 @@ fn State(desk: Desk) -> impl IntoView {
     }
 }
 
-/// A person's model can take a while, and does not have to.
-fn can_cancel(desk: Desk) -> bool {
+/// Reports whether loading can be cancelled: a model from the user's files can take a while.
+fn can_cancel(desk: DemoContext) -> bool {
     desk.has_files.get() && desk.demo.with(|demo| matches!(demo.stage, Stage::Starting | Stage::Loading(..)))
 }
 
 fn backend(demo: &Demo) -> String {
     match demo.stage {
-        Stage::Starting => t(text::DEMO_STARTING).to_owned(),
-        Stage::Loading(read, all) => say(&text::demo_loading(percent_of(read, all))),
+        Stage::Starting | Stage::Loading(0, _) => t(text::DEMO_STARTING).to_owned(),
+        // If a server compresses the file, its total size is unknown.
+        Stage::Loading(read, all) => say(&text::demo_fetched(text::size(read), text::size(all.max(read)))),
         _ => demo.backend().map(|words| say(&words)).unwrap_or_default(),
     }
 }
@@ -116,12 +117,8 @@ fn why(demo: &Demo) -> String {
     }
 }
 
-fn percent_of(part: u64, whole: u64) -> String {
-    share(u16::try_from(part.saturating_mul(1000) / whole.max(1)).unwrap_or(1000).min(1000))
-}
-
-/// What is wrong with files that were chosen while another model stays open.
-fn rejected(desk: Desk, failure: &Failure) -> impl IntoView + use<> {
+/// Shows the problem with selected files while another model stays open.
+fn rejected(desk: DemoContext, failure: &Failure) -> impl IntoView + use<> {
     let heading = if failure.kind == FailureKind::DoesNotFit { text::DEMO_FAILED_FIT } else { text::DEMO_FAILED_FILES };
     let hint = failure.hint.as_ref().map(|hint| view! { <p>{say(&text::demo_hint(hint.clone()))}</p> });
     view! {
@@ -137,16 +134,16 @@ fn rejected(desk: Desk, failure: &Failure) -> impl IntoView + use<> {
     }
 }
 
-fn failed(desk: Desk, failure: &Failure) -> impl IntoView + use<> {
+fn failed(desk: DemoContext, failure: &Failure) -> impl IntoView + use<> {
     let heading = match failure.kind {
         FailureKind::Files => text::DEMO_FAILED_FILES,
         FailureKind::DoesNotFit => text::DEMO_FAILED_FIT,
         _ => text::DEMO_FAILED_DEVICE,
     };
     let hint = failure.hint.as_ref().map(|hint| view! { <p>{say(&text::demo_hint(hint.clone()))}</p> });
-    let on_webgpu = desk
-        .demo
-        .with_untracked(|demo| demo.opened.as_ref().is_some_and(|opened| opened.way.is_none_or(Way::is_webgpu)));
+    let on_webgpu = desk.demo.with_untracked(|demo| {
+        demo.opened.as_ref().is_some_and(|opened| opened.way.is_none_or(DemoBackend::is_webgpu))
+    });
     let buttons: Vec<_> = ways_on(failure, desk.has_files.get_untracked(), desk.way.get_untracked(), on_webgpu)
         .into_iter()
         .enumerate()

@@ -1,4 +1,4 @@
-//! The calculator as a frame in somebody's page; opened as a page, it writes the lines for that.
+//! The embedded calculator. Opened directly, the page generates the HTML to embed it.
 
 mod snippet;
 
@@ -7,48 +7,48 @@ use leptos::{html::Main, prelude::*};
 use crate::{
     browser::{self, frame},
     components::{
-        card_picker::CardPicker,
         chart::ChartView,
         code_changes::CodeChanges,
         dynamic::words,
         fixes::Fixes,
         form::{Dtype, Models, NumberField, Switch},
+        gpu_picker::GpuPicker,
         notice::Notice,
         verdict::{VerdictWords, outcome},
     },
-    state::{budget::Budget, fields::NUMBERS, session::Session, verdict::Verdict},
+    state::{budget::Budget, fields::NUMBERS, session::Session},
     text::{self, t},
 };
 use snippet::SnippetPage;
 
-/// Fixes that are offered; the calculator itself has the others.
+/// Maximum number of fixes shown. The full calculator shows all.
 const FIXES_MAX: usize = 3;
-/// Numbers that have a field: the micro-batch, how many are accumulated, and the context.
+/// Number of numeric fields: micro-batch size, gradient accumulation steps and context length.
 const N_NUMBERS: usize = 3;
 
-/// Whichever of the two was asked for.
+/// The embedded calculator or the page that generates the HTML, depending on the address.
 #[component]
 pub fn EmbedPage() -> impl IntoView {
     let budget = Budget::new();
     let take_link = move || {
-        // Nothing is kept from before: somebody's page says what it shows.
+        // No stored values are used, because the host page determines the content.
         if let Some(opened) = Session::open(&browser::fragment(), None) {
             budget.open(opened);
         }
     };
     take_link();
-    browser::on_fragment_change(take_link);
+    browser::on_history_step(take_link);
     match frame::host() {
         Some(host) => view! { <Embedded budget host /> }.into_any(),
         None => view! { <SnippetPage budget /> }.into_any(),
     }
 }
 
-/// The calculator, small and whole: the answer, the picture, the few numbers that decide, what to change.
+/// The embedded calculator: the verdict, the chart, the most important settings, and fixes.
 #[component]
 fn Embedded(
     budget: Budget,
-    /// The origin of the page around it.
+    /// The origin of the host page.
     host: String,
 ) -> impl IntoView {
     let main = NodeRef::<Main>::new();
@@ -58,7 +58,7 @@ fn Embedded(
             frame::talk(host.clone(), &main);
         }
     });
-    let verdict = budget.ask(Verdict::of_answer);
+    let verdict = budget.verdict();
     view! {
         <main class="embedded" node_ref=main aria-label=t(text::NAME)>
             <div class="verdict" data-outcome=words(move || outcome(verdict))><VerdictWords budget verdict /></div>
@@ -67,7 +67,7 @@ fn Embedded(
             <ChartView budget />
             <form class="form embedded__form" aria-label=t(text::YOUR_RUN) autocomplete="off"
                 on:submit=|event| event.prevent_default()>
-                <CardPicker budget />
+                <GpuPicker budget />
                 <div class="form__row form__row--models"><Models budget /></div>
                 {NUMBERS.into_iter().take(N_NUMBERS).map(|number| view! { <NumberField budget number /> }).collect_view()}
                 <div class="form__row form__row--switches">
@@ -75,12 +75,12 @@ fn Embedded(
                     <Switch budget key="compile" label=t(text::COMPILE) />
                 </div>
             </form>
-            // Last, as their number changes: nothing else moves then.
+            // Last, because the number of fixes changes: nothing else moves then.
             <Fixes budget n_max=FIXES_MAX />
             <p class="embedded__foot">
                 <span>{t(text::NAME)} ": " {t(text::TAGLINE)}</span>
                 <a class="button" id="open" target="_blank" rel="noopener"
-                    href=words(move || format!("./?lang={}#{}", browser::language(), budget.session.with(Session::fragment)))>{t(text::EMBED_OPEN)}</a>
+                    href=words(move || format!("./?lang={}#{}", browser::language(), budget.fragment()))>{t(text::EMBED_OPEN)}</a>
             </p>
         </main>
     }

@@ -1,4 +1,4 @@
-//! The page of the machine with the GPUs: what its agent tells, drawn. Only here do socket, state and screen meet.
+//! The rig page, which shows the agent's data. Only this module connects the socket, the state and the view.
 
 mod client;
 mod history;
@@ -22,15 +22,16 @@ use crate::components::{
     },
 };
 
-/// The page.
+/// The rig page.
 #[component]
 pub fn RigPage() -> impl IntoView {
     let client = client::begin();
+    history::keep_history(client);
     let desk = client.desk;
-    // What was shown stays, however old; before the first greeting there is nothing to show.
+    // Old data stay visible. Before the first greeting there are no data.
     let has_any = move || desk.connection.with(|connection| connection.was_live);
-    // Without a card there is nobody to have processes or a history.
-    let has_cards = move || desk.about(|rig| !rig.cards.is_empty());
+    // Without a GPU there are no processes and no history.
+    let has_gpus = move || desk.about(|rig| !rig.gpus.is_empty());
     let is_old = move || {
         let now_ms = desk.now_ms.get();
         desk.connection.with(|connection| connection.is_old(now_ms))
@@ -48,7 +49,7 @@ pub fn RigPage() -> impl IntoView {
                     <RunPanel desk />
                     <Orders desk />
                     <WritesPanel desk />
-                    {part_of(has_cards, move |has_cards| has_cards.then(|| view! {
+                    {part_of(has_gpus, move |has_gpus| has_gpus.then(|| view! {
                         <Processes desk />
                         {history::chart(client)}
                     }))}

@@ -1,39 +1,42 @@
-//! What a session comes to: read, resolved and planned, once for all that is shown.
+//! The result of a session: parsed, resolved and planned once for all views.
 
 use std::sync::Arc;
 
-use headroom_shared::{
+use headroom_planner::{
     memory::timeline::Timeline,
-    nanogpt::{PastedKind, Settings, Source, from_pasted_text},
+    nanogpt::{Format, PastedKind, Settings, Severity, Source, recognize},
     plan::{Plan, plan},
-    session::{Resolved, resolve_settings},
-    text::Text,
+    session::{Finding, ResolvedSession, resolve_settings},
 };
+use headroom_text::{Text, decimal};
 use serde_json::Value as Json;
 
 use super::{
     course::{course, failure_column, largest_column},
-    json,
-    session::{CONFIG_NAME, Session},
+    parse,
+    session::Session,
 };
 
-/// What is in the text, in a word.
+/// Classification of the text's content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reading {
-    /// Nothing, or comments.
+    /// Empty, or comments only.
     Empty,
-    /// A run.
+    /// A training run.
     Run,
-    /// Something without a single key of nanoGPT.
+    /// Text without any nanoGPT key.
     Foreign,
-    /// The same, with words of an error for want of memory: another page's question.
+    /// Text without any nanoGPT key that contains an out-of-memory error; the Diagnose page handles it.
     OutOfMemory,
 }
 
+/// Words of PyTorch's and CUDA's out-of-memory messages.
+const MESSAGES: [&str; 2] = ["CUDA out of memory", "CUDA error: out of memory"];
+
 impl Reading {
-    /// What is in a text.
+    /// Classifies a text.
     pub fn of_text(text: &str) -> Self {
-        let pasted = from_pasted_text(CONFIG_NAME, text);
+        let pasted = parse(text);
         Self::of(text, pasted.kind, &pasted.read())
     }
 
@@ -42,7 +45,12 @@ impl Reading {
         if text.lines().all(is_comment) {
             return Self::Empty;
         }
-        if kind != PastedKind::Config || !settings.unread.is_empty() || !settings.sets_nothing() {
+        if kind == PastedKind::Unsupported {
+            return Self::Foreign;
+        }
+        // A config or a log without any setting is of an unknown run.
+        let needs_settings = matches!(kind, PastedKind::Config | PastedKind::Log);
+        if !needs_settings || !settings.unread.is_empty() || !settings.sets_nothing() {
             Self::Run
         } else if text.to_ascii_lowercase().contains("out of memory") {
             Self::OutOfMemory
@@ -52,34 +60,41 @@ impl Reading {
     }
 }
 
-/// What is shown.
-#[derive(Debug)]
-pub struct Answer {
-    /// What the text was taken for.
-    pub kind: PastedKind,
-    /// What is in it.
-    pub reading: Reading,
-    /// Everything read, with problems and findings.
-    pub resolved: Resolved,
-    /// The configs that a command or a log names, in its order.
-    pub configs: Vec<Source>,
-    /// The plan with its timeline, or why there is none.
-    pub planned: Result<Arc<Planned>, Option<Text>>,
-    /// The last plan there was, which stays drawn, faded, while a half-typed config has none.
-    last: Option<Arc<Planned>>,
+/// Reports whether a text describes a whole run, so that inserting it into another text makes no sense.
+pub fn describes_run(text: &str) -> bool {
+    matches!(recognize(text), Some(Format::Link(_) | Format::Plan { .. } | Format::Settings(_)))
 }
 
-/// A plan and its course.
+/// The parsed, resolved and planned session.
 #[derive(Debug)]
-pub struct Planned {
+pub struct PlannedSession {
+    /// The detected kind of the text.
+    pub kind: PastedKind,
+    /// The classification of the text's content.
+    pub reading: Reading,
+    /// Whether the text contains an out-of-memory message, alone or in the output of a run.
+    pub has_message: bool,
+    /// The parsed settings, with problems and findings.
+    pub resolved: ResolvedSession,
+    /// The configs that a command or a log names, in its order.
+    pub configs: Vec<Source>,
+    /// The plan with its timeline, or the reason for its absence.
+    pub planned: Result<Arc<PlanWithTimeline>, Option<Text>>,
+    /// The most recent plan, which stays drawn, faded, while a half-typed config has none.
+    last: Option<Arc<PlanWithTimeline>>,
+}
+
+/// A plan and its timeline.
+#[derive(Debug)]
+pub struct PlanWithTimeline {
     /// The plan.
     pub plan: Plan,
     /// Memory over the run, without repeats.
     pub timeline: Timeline,
 }
 
-impl Planned {
-    /// The column that is shown where nobody points: the failure, else the peak.
+impl PlanWithTimeline {
+    /// Returns the column to show while the pointer is outside the chart: the failure, else the peak.
     pub fn first_shown(&self) -> usize {
         match self.plan.failure {
             Some(failure) => failure_column(&self.timeline, failure),
@@ -88,48 +103,49 @@ impl Planned {
     }
 }
 
-impl Answer {
-    /// Reads, resolves and plans.
+impl PlannedSession {
+    /// Reads, resolves and plans a session.
     pub fn of(session: &Session) -> Self {
         Self::after(session, None)
     }
 
-    /// The same, after an answer whose plan stays drawn where there is none now.
+    /// Does the same as [`PlannedSession::of`], but keeps the plan drawn by `before` if the session has no plan.
     pub fn after(session: &Session, before: Option<&Self>) -> Self {
-        let pasted = from_pasted_text(CONFIG_NAME, &session.text);
+        let pasted = parse(&session.text);
         let mut resolved = resolve_settings(pasted.read(), &session.options);
         let reading = Reading::of(&session.text, pasted.kind, &resolved.settings);
-        // Where nothing was set, the plan would be of train.py's defaults, which nobody asked for.
+        // If the text sets nothing, the plan would describe train.py's defaults, which the user did not request.
         let is_run = matches!(reading, Reading::Run | Reading::Empty);
         let planned = match resolved.request.take().filter(|_| is_run) {
             Some(request) => plan(request).map_err(|error| Some(error.text())),
             None => Err(None),
         };
-        let planned = planned.map(|plan| Arc::new(Planned { timeline: course(&plan), plan }));
+        let planned = planned.map(|plan| Arc::new(PlanWithTimeline { timeline: course(&plan), plan }));
         Self {
             last: planned.clone().ok().or_else(|| before?.last.clone()),
             kind: pasted.kind,
+            has_message: reading == Reading::OutOfMemory || MESSAGES.iter().any(|words| session.text.contains(words)),
             reading,
             configs: match pasted.kind {
                 PastedKind::Command | PastedKind::Log => pasted.sources.into_iter().filter(is_config).collect(),
-                PastedKind::Config | PastedKind::Words => vec![],
+                _ => vec![],
             },
             resolved,
             planned,
         }
     }
 
-    /// The plan, where there is one.
+    /// The plan, if there is one.
     pub fn plan(&self) -> Option<&Plan> {
         self.planned.as_ref().ok().map(|planned| &planned.plan)
     }
 
-    /// The plan that is drawn: this one, else the last there was.
-    pub fn drawn(&self) -> Option<&Planned> {
+    /// The drawn plan: this answer's plan, else the most recent one.
+    pub fn drawn(&self) -> Option<&PlanWithTimeline> {
         self.last.as_deref()
     }
 
-    /// The value of a count as the run would have it.
+    /// The resolved value of an integer key.
     pub fn count(&self, key: &str) -> Option<u64> {
         match self.resolved.config.get(key)? {
             Json::Number(number) => number.as_u64(),
@@ -137,32 +153,37 @@ impl Answer {
         }
     }
 
-    /// A number as the run would have it, as a field shows it.
+    /// The resolved value of a numeric key, as a field shows it.
     pub fn number_text(&self, key: &str) -> String {
         match self.resolved.config.get(key) {
-            Some(Json::Number(number)) => json::number(number),
+            Some(Json::Number(number)) => number_text(number),
             _ => String::new(),
         }
     }
 
-    /// A switch as the run would have it.
+    /// The resolved value of a boolean key.
     pub fn flag(&self, key: &str) -> bool {
         self.resolved.config.get(key).and_then(Json::as_bool).unwrap_or(false)
     }
 
-    /// A word as the run would have it.
+    /// The resolved value of a string key.
     pub fn word(&self, key: &str) -> String {
         self.resolved.config.get(key).and_then(Json::as_str).unwrap_or_default().to_owned()
     }
 
-    /// Whether OpenAI's weights decide the model's shape, so that keys of the shape do nothing.
+    /// Returns whether OpenAI's weights decide the model's shape, so that the shape keys have no effect.
     pub fn shape_is_loaded(&self) -> bool {
         self.word("init_from").starts_with("gpt2")
     }
 
-    /// Why there is no plan, in a sentence.
+    /// The error of the GPU's name or memory. The GPU field shows it.
+    pub fn gpu_fault(&self) -> Option<Text> {
+        let fault = self.resolved.findings.iter().find(|finding| is_gpu_fault(finding));
+        fault.map(|finding| finding.message.clone())
+    }
+
+    /// The reason for the absence of a plan, in a sentence.
     pub fn obstacle(&self) -> Option<Text> {
-        use headroom_shared::nanogpt::Severity;
         match &self.planned {
             Ok(_) => None,
             Err(Some(error)) => Some(error.clone()),
@@ -177,13 +198,18 @@ impl Answer {
     }
 }
 
-fn is_config(source: &Source) -> bool {
-    !matches!(source, Source::Override { .. })
+/// Returns whether a finding is an error of the GPU's name or memory.
+pub fn is_gpu_fault(finding: &Finding) -> bool {
+    finding.severity == Severity::Error && ["gpu", "vram"].contains(&finding.key)
 }
 
-/// An answer that is handed around; two are equal if they are the same one.
+fn is_config(source: &Source) -> bool {
+    matches!(source, Source::File { .. } | Source::Named { .. })
+}
+
+/// A shared answer. Two are equal if they are the same allocation.
 #[derive(Clone, Debug)]
-pub struct Shared(pub Arc<Answer>);
+pub struct Shared(pub Arc<PlannedSession>);
 
 impl PartialEq for Shared {
     fn eq(&self, other: &Self) -> bool {
@@ -191,9 +217,19 @@ impl PartialEq for Shared {
     }
 }
 
+/// A number as a field shows it.
+fn number_text(number: &serde_json::Number) -> String {
+    match (number.as_u64(), number.as_i64(), number.as_f64()) {
+        (Some(number), ..) => number.to_string(),
+        (None, Some(number), _) => number.to_string(),
+        (None, None, Some(number)) => decimal::shortest(number),
+        (None, None, None) => String::new(),
+    }
+}
+
 #[cfg(test)]
-impl Answer {
-    /// What a pasted text comes to.
+impl PlannedSession {
+    /// Reads, resolves and plans a pasted text.
     pub fn of_text(text: &str) -> Self {
         Self::of(&Session { text: text.into(), ..Session::default() })
     }
@@ -205,7 +241,7 @@ mod tests {
 
     #[test]
     fn a_config_is_planned() {
-        let answer = Answer::of_text("batch_size = 4\ncompile = False\n");
+        let answer = PlannedSession::of_text("batch_size = 4\ncompile = False\n");
         let plan = answer.plan().expect("a plan");
         assert!(plan.fits);
         assert_eq!(answer.count("batch_size"), Some(4));
@@ -216,7 +252,7 @@ mod tests {
 
     #[test]
     fn an_impossible_model_has_an_obstacle_and_keeps_its_fields() {
-        let answer = Answer::of_text("n_head = 7\n");
+        let answer = PlannedSession::of_text("n_head = 7\n");
         assert!(answer.plan().is_none());
         assert!(answer.obstacle().is_some_and(|why| why.to_string().contains("n_embd")));
         assert_eq!(answer.count("n_head"), Some(7));
@@ -225,9 +261,9 @@ mod tests {
     #[test]
     fn a_half_typed_config_keeps_the_last_plan_drawn() {
         let session = |text: &str| Session { text: text.into(), ..Session::default() };
-        let first = Answer::after(&session("batch_size = 4"), None);
-        let second = Answer::after(&session("n_head = 7"), Some(&first));
-        let third = Answer::after(&session("n_head = 0"), Some(&second));
+        let first = PlannedSession::after(&session("batch_size = 4"), None);
+        let second = PlannedSession::after(&session("n_head = 7"), Some(&first));
+        let third = PlannedSession::after(&session("n_head = 0"), Some(&second));
         assert!(third.plan().is_none());
         assert_eq!(third.drawn().map(|planned| planned.plan.peak.live_bytes), first.plan().map(|p| p.peak.live_bytes));
     }
@@ -242,18 +278,19 @@ mod tests {
             ("python train.py", Reading::Run),
             ("Overriding: batch_size = 4", Reading::Run),
             ("mine = 3", Reading::Foreign),
+            ("number of parameters: 353.77M", Reading::Foreign),
             ("<!doctype html><html><body></body></html>", Reading::Foreign),
             ("\u{fffd}\0PNG\u{1}", Reading::Foreign),
             ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 6.14 GiB.", Reading::OutOfMemory),
             ("batch_size = 4  # out of memory at 8", Reading::Run),
         ] {
-            assert_eq!(Answer::of_text(text).reading, reading, "{text}");
+            assert_eq!(PlannedSession::of_text(text).reading, reading, "{text}");
         }
     }
 
     #[test]
     fn loaded_weights_decide_the_shape() {
-        assert!(Answer::of_text("init_from = 'gpt2-xl'").shape_is_loaded());
-        assert!(!Answer::of_text("").shape_is_loaded());
+        assert!(PlannedSession::of_text("init_from = 'gpt2-xl'").shape_is_loaded());
+        assert!(!PlannedSession::of_text("").shape_is_loaded());
     }
 }

@@ -1,96 +1,234 @@
-//! The signals that the budget page's components share: what was given, what it comes to, and which moment is shown.
+//! The signals that the budget page's components share: the input, its result, and the shown moment.
 
 use std::sync::Arc;
 
-use headroom_shared::{session::Options, text::Text};
+use headroom_planner::{
+    link,
+    nanogpt::{Format, recognize},
+    session::Options,
+};
+use headroom_text::Text;
 use leptos::prelude::*;
 
 use super::{
-    answer::{Answer, Shared},
+    answer::{PlannedSession, Shared},
     chart,
-    session::{Opened, Session},
+    entry::Faults,
+    gpu::GpuDraft,
+    no_plan::NoPlan,
+    session::{LinkedSession, Session, with_pin},
+    tensors::ShownMoment,
+    verdict::Verdict,
 };
 use crate::text;
 
 /// The signals of the page.
 #[derive(Clone, Copy)]
 pub struct Budget {
-    /// What the person gave.
-    pub session: RwSignal<Session>,
-    /// What it comes to.
+    /// The user's input. Only [`Budget::edit`] and [`Budget::commit`] change it.
+    pub session: ReadSignal<Session>,
+    write: WriteSignal<Session>,
+    /// The number of changes that added an entry to the browser's history.
+    pub n_steps: RwSignal<u32>,
+    /// The text in the GPU field while it is not a valid choice.
+    pub draft: RwSignal<Option<GpuDraft>>,
+    /// The fields of the form whose text is invalid.
+    pub faults: Faults,
+    /// The result of the session.
     pub answer: Memo<Shared>,
-    /// The moment that is kept in view, as a share of the run; `None` follows the failure or the peak.
+    /// The pinned moment, as a share of the run; `None` follows the failure or the peak.
     pub pinned: RwSignal<Option<f64>>,
-    /// The moment that is pointed at.
+    /// The moment under the pointer, as a share of the run.
     pub pointed: RwSignal<Option<f64>>,
-    /// What an opened link had that was left out.
+    /// The column of the run whose moment is shown.
+    pub column: Memo<Option<usize>>,
+    /// The part of the run and the bands that the chart shows.
+    pub view: RwSignal<chart::View>,
+    /// The live tensors at the shown moment.
+    pub moment: Memo<Option<ShownMoment>>,
+    /// A notice about the parts of an opened link that were ignored.
     pub notice: RwSignal<Option<Text>>,
 }
 
 impl Budget {
-    /// The signals, with nanoGPT's own run to start with.
+    /// Creates the signals, starting with nanoGPT's default run.
     pub fn new() -> Self {
-        let session = RwSignal::new(Session::default());
+        let (session, write) = signal(Session::default());
+        let answer = Memo::new(move |before: Option<&Shared>| {
+            let before = before.map(|before| &*before.0);
+            session.with(|session| Shared(Arc::new(PlannedSession::after(session, before))))
+        });
+        let faults = Faults::default();
+        let (pinned, pointed) = (RwSignal::new(None), RwSignal::new(None));
+        let column = shown_column(answer, pinned, pointed);
+        let moment = Memo::new(move |_| {
+            let at_failure = pinned.get().is_none() && pointed.get().is_none();
+            let column = column.get()?;
+            answer.with(|answer| ShownMoment::of(&answer.0, column, at_failure))
+        });
         Self {
             session,
-            answer: Memo::new(move |before: Option<&Shared>| {
-                let before = before.map(|before| &*before.0);
-                session.with(|session| Shared(Arc::new(Answer::after(session, before))))
-            }),
-            pinned: RwSignal::new(None),
-            pointed: RwSignal::new(None),
+            write,
+            n_steps: RwSignal::new(0),
+            draft: RwSignal::new(None),
+            faults,
+            answer,
+            pinned,
+            pointed,
+            column,
+            view: RwSignal::new(chart::View::default()),
+            moment,
             notice: RwSignal::new(None),
         }
     }
 
-    /// Shows what a link held, and says what of it was left out.
-    pub fn open(self, Opened { mut session, unknown, later_version, .. }: Opened) {
+    /// Changes the session while the user types or drags. The address follows, without a new history entry.
+    pub fn edit(self, change: impl FnOnce(&mut Session)) {
+        self.write.update(|session| {
+            change(session);
+            session.settle();
+        });
+    }
+
+    /// Changes the session by a completed action. It adds a history entry, which Back undoes.
+    pub fn commit(self, change: impl FnOnce(&mut Session)) {
+        self.n_steps.update(|n| *n = n.wrapping_add(1));
+        self.edit(change);
+        self.faults.reset();
+    }
+
+    /// Takes a text typed into the config field.
+    pub fn type_text(self, text: String) {
+        if !self.opens_link(&text) {
+            self.edit(|session| session.set_text(text));
+        }
+    }
+
+    /// Takes a text that was pasted or opened as a file. A link opens its run.
+    pub fn take_text(self, text: String) {
+        if !self.opens_link(&text) {
+            self.faults.clear();
+            self.commit(|session| session.set_text(text));
+        }
+    }
+
+    fn opens_link(self, text: &str) -> bool {
+        let Some(Format::Link(fragment)) = recognize(text) else { return false };
+        let Some(mut opened) = Session::open(&fragment, None) else { return false };
+        if !opened.names_gpu {
+            self.session.with_untracked(|session| {
+                session.options.gpu.clone_into(&mut opened.session.options.gpu);
+                opened.session.options.vram_bytes = session.options.vram_bytes;
+            });
+        }
+        self.n_steps.update(|n| *n = n.wrapping_add(1));
+        self.open(opened);
+        true
+    }
+
+    /// Shows the run of a link, with a notice about the parts that were ignored.
+    pub fn open(self, LinkedSession { mut session, unknown, later_version, pinned, .. }: LinkedSession) {
         session.set_options(|_| {});
         let left_out = later_version.is_some() || !unknown.is_empty();
         self.notice.set(left_out.then(|| text::left_out(&unknown, later_version)));
-        self.session.set(session);
-        self.pinned.set(None);
+        self.show(session);
+        self.pinned.set(pinned);
     }
 
-    /// Something of the answer, computed when the answer changes and passed on when it itself does.
+    /// Shows a session as it is.
+    pub fn show(self, session: Session) {
+        self.edit(|shown| *shown = session);
+        self.pinned.set(None);
+        self.view.set(chart::View::default());
+        self.draft.set(None);
+        self.faults.clear();
+    }
+
+    /// Returns whether every field holds a valid value. Otherwise the session is that before the invalid one.
+    pub fn is_entered(self) -> bool {
+        self.draft.with(Option::is_none) && self.faults.first().is_none()
+    }
+
+    /// The verdict; `None` without a plan, or while a field is invalid.
+    pub fn verdict(self) -> Memo<Option<Verdict>> {
+        Memo::new(move |_| match self.is_entered() {
+            false => None,
+            true => self.answer.with(|answer| Verdict::of_answer(&answer.0)),
+        })
+    }
+
+    /// The reason for the absence of a verdict.
+    pub fn no_plan(self) -> Memo<Option<NoPlan>> {
+        Memo::new(move |_| match self.draft.get() {
+            Some(draft) => Some(NoPlan::of_draft(&draft)),
+            None => match self.faults.first() {
+                Some((field, expected)) => Some(NoPlan::of_fault(field, expected)),
+                None => self.answer.with(|answer| NoPlan::of(&answer.0)),
+            },
+        })
+    }
+
+    /// Returns whether the shown moment is the failure or the peak: neither pinned nor under the pointer.
+    pub fn follows(self) -> bool {
+        self.pinned.get().is_none() && self.pointed.get().is_none()
+    }
+
+    /// The fragment, without `#`, of the run and the pinned moment.
+    pub fn fragment(self) -> String {
+        with_pin(self.run(), self.pinned.get())
+    }
+
+    /// The run's fragment, from the parsed answer: a long text is not parsed again.
+    pub fn run(self) -> String {
+        let encoded =
+            |session: &Session| self.answer.with(|answer| link::encode(&answer.0.resolved.settings, &session.options));
+        self.session.with(encoded)
+    }
+
+    /// Derives a value from the answer. The memo recomputes when the answer changes and notifies when the value
+    /// changes.
     pub fn ask<T: PartialEq + Send + Sync + 'static>(
         self,
-        question: impl Fn(&Answer) -> T + Send + Sync + 'static,
+        question: impl Fn(&PlannedSession) -> T + Send + Sync + 'static,
     ) -> Memo<T> {
         self.ask_boxed(Box::new(question))
     }
 
-    /// One copy of the framework's code a type, not one a question.
+    /// Instantiates the framework's code once per type, not once per closure.
     fn ask_boxed<T: PartialEq + Send + Sync + 'static>(
         self,
-        question: Box<dyn Fn(&Answer) -> T + Send + Sync>,
+        question: Box<dyn Fn(&PlannedSession) -> T + Send + Sync>,
     ) -> Memo<T> {
         Memo::new(move |_| self.answer.with(|answer| question(&answer.0)))
     }
 
-    /// Something of the answer and the options it was asked with, as they are now.
-    pub fn with_options<T>(self, question: impl FnOnce(&Answer, &Options) -> T) -> T {
+    /// Computes a value from the current answer and options, untracked.
+    pub fn with_options<T>(self, question: impl FnOnce(&PlannedSession, &Options) -> T) -> T {
         self.session
             .with_untracked(|session| self.answer.with_untracked(|answer| question(&answer.0, &session.options)))
     }
 
-    /// Whether what is drawn is of an earlier session, as this one has no plan.
+    /// Returns whether the drawn plan belongs to an earlier session, because this one has no plan or no valid GPU.
     pub fn is_stale(self) -> Memo<bool> {
-        self.ask(|answer| answer.planned.is_err())
+        let is_without_plan = self.ask(|answer| answer.planned.is_err());
+        Memo::new(move |_| is_without_plan.get() || !self.is_entered())
     }
+}
 
-    /// The column of the chart whose moment is shown.
-    pub fn shown_column(self) -> Memo<Option<usize>> {
-        Memo::new(move |_| {
-            let share = self.pointed.get().or_else(|| self.pinned.get());
-            self.answer.with(|answer| {
-                let planned = answer.0.drawn()?;
-                let n_columns = planned.timeline.points.len();
-                Some(match share {
-                    Some(share) => chart::column_at_share(n_columns, share),
-                    None => planned.first_shown(),
-                })
+fn shown_column(
+    answer: Memo<Shared>,
+    pinned: RwSignal<Option<f64>>,
+    pointed: RwSignal<Option<f64>>,
+) -> Memo<Option<usize>> {
+    Memo::new(move |_| {
+        let share = pointed.get().or_else(|| pinned.get());
+        answer.with(|answer| {
+            let planned = answer.0.drawn()?;
+            let n_columns = planned.timeline.points.len();
+            Some(match share {
+                Some(share) => chart::column_at_share(n_columns, share),
+                None => planned.first_shown(),
             })
         })
-    }
+    })
 }

@@ -1,29 +1,30 @@
-//! The same run by the trainer that is built in, in words beside nanoGPT's.
+//! The same run under the built-in trainer, in words beside nanoGPT's result.
 
-use headroom_shared::{plan::builtin::builtin, text::size};
+use headroom_planner::plan::builtin::builtin;
+use headroom_text::size;
 
 use super::{
-    answer::{Answer, Reading},
+    answer::{PlannedSession, Reading},
     format,
 };
 use crate::text::{self, say, t};
 
-/// What is said of it.
+/// The built-in trainer's result, in words.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Builtin {
-    /// How it comes out, for styles and tests: `fits`, `rescues` where nanoGPT's run does not, `fails`, or `unable`.
+pub struct BuiltinSummary {
+    /// The outcome, for styles and tests: `fits`, `rescues` if nanoGPT's run does not fit, `fails`, or `unable`.
     pub outcome: &'static str,
-    /// The sentence that answers.
+    /// The sentence that answers whether the run fits.
     pub answer: String,
-    /// What it allocates beside PyTorch, and what it needs.
+    /// The memory that it allocates, compared with PyTorch, and its requirements.
     pub detail: String,
-    /// The exact count of what it allocates; empty where it cannot train the run.
+    /// The exact number of bytes that it allocates; empty if it cannot train the run.
     pub bytes: String,
 }
 
-impl Builtin {
-    /// The words for an answer; `None` where there is no plan, or one of something else.
-    pub fn of_answer(answer: &Answer) -> Option<Self> {
+impl BuiltinSummary {
+    /// The words for an answer; `None` without a plan, or if the text is not a run.
+    pub fn of_answer(answer: &PlannedSession) -> Option<Self> {
         let plan = answer.plan()?;
         if matches!(answer.reading, Reading::Foreign | Reading::OutOfMemory) {
             return None;
@@ -57,8 +58,8 @@ impl Builtin {
 mod tests {
     use super::*;
 
-    fn of(text: &str) -> Option<Builtin> {
-        Builtin::of_answer(&Answer::of_text(text))
+    fn of(text: &str) -> Option<BuiltinSummary> {
+        BuiltinSummary::of_answer(&PlannedSession::of_text(text))
     }
 
     #[test]
@@ -76,8 +77,8 @@ mod tests {
     #[test]
     fn the_headline_in_words() {
         let found = of("batch_size = 64\ngradient_accumulation_steps = 1").expect("a plan");
-        assert!(found.answer.starts_with("Built-in trainer: fits, 11."), "{found:?}");
-        assert!(found.answer.contains("GiB of 11.69 GiB; attention computed again in "), "{found:?}");
+        assert!(found.answer.starts_with("Headroom's own trainer fits this run: 11."), "{found:?}");
+        assert!(found.answer.contains("GiB of 11.69 GiB; attention recomputed in "), "{found:?}");
         assert!(found.detail.contains("where PyTorch comes to 40.72 GiB"), "{found:?}");
         assert!(found.bytes.ends_with(" bytes"), "{found:?}");
     }

@@ -1,155 +1,204 @@
-//! The chart's geometry: columns across, thousandths of the height down. It stretches to whatever room it has.
+//! The chart's geometry: columns horizontally, thousandths of the height vertically from the top. It stretches to the
+//! available space.
 
-use headroom_shared::{
-    decimal,
-    gpt::tensors::Category,
-    memory::{
-        program::Phase,
-        timeline::{Point, Timeline},
-    },
+mod axis;
+mod labels;
+
+use std::ops::Range;
+
+use headroom_planner::{gpt::tensors::Category, memory::timeline::Point};
+
+pub use self::{
+    axis::Tick,
+    labels::{FailureMark, Label},
 };
-
-use super::{answer::Planned, course::failure_column};
+use self::{
+    axis::{clipped, levels, stretches, ticks},
+    labels::{label, words_at},
+};
+use super::{answer::PlanWithTimeline, course::failure_column};
 use crate::text::{self, t};
 
-/// The height in the paths' own units.
+/// The height in path units.
 pub const HEIGHT: u64 = 1000;
-/// Bands, from the bottom: other programs, the context, then the categories in their fixed order.
+/// The number of bands. From the bottom: other processes, the CUDA context, then the categories in fixed order.
 pub const N_BANDS: usize = 2 + Category::ALL.len();
-/// A band is labelled inside where it is at least this share of the height over this share of the width.
-const LABEL_HEIGHT_MIN: f64 = 0.06;
-const LABEL_WIDTH_MIN: f64 = 0.1;
-/// Bands that are thin for most of a run are told apart by strokes across them, so many columns apart.
+/// Bands that are thin for most of a run are hatched: the band, and the distance between strokes in columns.
 pub const HATCHES: [(usize, usize); 3] = [(3, 4), (4, 10), (5, 2)];
-/// The room that the words at the failure take at most, with and without their second sentence: shares of the width
-/// and of the height.
-const WORDS: [[f64; 2]; 2] = [[0.38, 0.2], [0.18, 0.11]];
-/// Room above the highest line.
+/// The factor by which the chart is higher than its highest line.
 const HEADROOM_SHARE: f64 = 1.06;
 
-/// A label in the largest box that its band has room for; shares of the chart from the top left.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Label {
-    /// The band it names.
-    pub band: usize,
-    /// The box's left edge.
-    pub x: f64,
-    /// The box's width.
-    pub width: f64,
-    /// The box's middle.
-    pub y: f64,
+/// The fewest columns to zoom into.
+const COLUMNS_MIN: usize = 8;
+
+/// The name of a band, counted from the bottom.
+pub fn band_name(band: usize) -> &'static str {
+    match band {
+        0 => t(text::OTHERS_BAND),
+        1 => t(text::CONTEXT_BAND),
+        _ => Category::ALL.get(band - 2).map_or("", |category| t(category.text())),
+    }
 }
 
-/// Where it fails, and where the words for that stand.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct FailureMark {
-    /// The line, as a share of the width.
-    pub x: f64,
-    /// Whether the words are to the line's left.
-    pub is_left: bool,
-    /// The words' upper edge, as a share of the height from the top.
-    pub top: f64,
-    /// Whether there is room for both sentences.
-    pub is_long: bool,
+/// The shown part of the run, and the hidden bands.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct View {
+    /// Start and end as shares of the run; `None` is the whole run.
+    pub range: Option<[f64; 2]>,
+    /// A bit mask of the hidden bands.
+    pub hidden: u16,
 }
 
-/// A stretch of the axis.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Tick {
-    /// Where it starts, as a share of the width.
-    pub start: f64,
-    /// How wide it is, as a share of the width.
-    pub width: f64,
-    /// What it is called there.
-    pub label: &'static str,
-    /// The same where there is little room.
-    pub short: &'static str,
-    /// What it is called in full.
-    pub title: &'static str,
+impl View {
+    /// Returns whether a band is hidden.
+    pub const fn hides(self, band: usize) -> bool {
+        self.hidden >> band & 1 == 1
+    }
+
+    /// The shown columns of a run.
+    pub fn columns(self, n_all: usize) -> Range<usize> {
+        let Some([start, end]) = self.range else { return 0..n_all };
+        let [start, end] = [start, end].map(|share| column_at_share(n_all, share));
+        let start = start.min(n_all.saturating_sub(COLUMNS_MIN));
+        start..(end + 1).max(start + COLUMNS_MIN).min(n_all)
+    }
+
+    /// The view of a range of a run's columns; the full range resets the zoom.
+    pub fn of_columns(self, start: usize, end: usize, n_all: usize) -> Self {
+        let share = |column: usize| share_of(column, n_all);
+        let is_all = start == 0 && end >= n_all;
+        Self { range: (!is_all).then(|| [share(start), share(end.saturating_sub(1))]), ..self }
+    }
+
+    /// The view zoomed in or out by a factor of two around a column.
+    pub fn zoomed(self, is_in: bool, column: usize, n_all: usize) -> Self {
+        let now = self.columns(n_all);
+        let n = if is_in { (now.len() / 2).max(COLUMNS_MIN) } else { now.len() * 2 }.min(n_all);
+        let start = column.saturating_sub(n / 2).min(n_all - n);
+        self.of_columns(start, start + n, n_all)
+    }
 }
 
-/// Everything that is drawn.
+/// Everything that the chart draws.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chart {
-    /// Columns.
-    pub n_columns: usize,
-    /// A closed path a band, from the bottom.
+    /// The shown columns of the run.
+    pub columns: Range<usize>,
+    /// The number of columns of the whole run.
+    pub n_all: usize,
+    /// A closed path per band, from the bottom.
     pub bands: [String; N_BANDS],
     /// Strokes across the bands of [`HATCHES`].
     pub hatches: [String; HATCHES.len()],
-    /// The line of what PyTorch holds.
+    /// The line of reserved memory; empty if a band is hidden, because the bands then do not add up to it.
     pub reserved: String,
-    /// The card's capacity, as a share of the height from the top.
-    pub capacity_y: f64,
-    /// Lines of the axis: share of the height from the top, and GiB.
+    /// The GPU's capacity, as a share of the height from the top; `None` if a band is hidden.
+    pub capacity_y: Option<f64>,
+    /// Whether the capacity's label is at the right end of its line, away from a failure on the left.
+    pub capacity_is_right: bool,
+    /// Grid lines of the memory axis: share of the height from the top, and the label in GiB.
     pub levels: Vec<(f64, String)>,
-    /// Phases.
+    /// Ticks of the phases.
     pub phases: Vec<Tick>,
-    /// What they belong to.
+    /// Ticks of the stretches that group the phases.
     pub stretches: Vec<Tick>,
     /// Names inside bands.
     pub labels: Vec<Label>,
-    /// Where it fails.
+    /// The mark of the failure, if it is in view.
     pub failure: Option<FailureMark>,
+    /// The start of the part that the run does not reach, as a share of the width.
+    pub unreached: Option<f64>,
 }
 
 impl Chart {
-    /// The chart of a plan.
-    pub fn of(planned: &Planned) -> Self {
-        let Planned { plan, timeline } = planned;
-        let n = timeline.points.len();
+    /// Lays out the chart of a plan.
+    pub fn of(planned: &PlanWithTimeline, view: View) -> Self {
+        let PlanWithTimeline { plan, timeline } = planned;
+        let n_all = timeline.points.len();
+        let columns = view.columns(n_all);
+        let points = &timeline.points[columns.clone()];
+        let n = points.len();
         let outside = [plan.request.other_processes_bytes, plan.request.context.bytes];
         let total = plan.request.device.total_bytes;
-        let top = (total.max(plan.peak.device_used_bytes) as f64 * HEADROOM_SHARE).max(1.0);
-        // Tops of all bands, column by column.
-        let stacks: Vec<[u64; N_BANDS]> = timeline.points.iter().map(|point| stack(outside, point)).collect();
+        let held: u64 = outside.iter().sum();
+        // Tops of all bands, per column.
+        let stacks: Vec<[u64; N_BANDS]> = points.iter().map(|point| stack(outside, point, view)).collect();
+        let is_whole = view.hidden == 0;
+        let most = match (is_whole, view.range) {
+            (true, None) => total.max(plan.peak.device_used_bytes),
+            (true, Some(_)) => points.iter().map(|point| held + point.reserved_bytes).fold(total, u64::max),
+            (false, _) => stacks.iter().map(|stack| stack[N_BANDS - 1]).fold(0, u64::max),
+        };
+        let top = (most as f64 * HEADROOM_SHARE).max(1.0);
         let height = |bytes: u64| units(bytes, top);
         let lower = |band: usize, column: usize| if band == 0 { 0 } else { height(stacks[column][band - 1]) };
         let bands =
             std::array::from_fn(|band| area(n, |column| height(stacks[column][band]), |column| lower(band, column)));
         let hatches =
             HATCHES.map(|(band, apart)| hatch(n, apart, |column| [lower(band, column), height(stacks[column][band])]));
-        let held: u64 = outside.iter().sum();
-        let reserved = |column: usize| height(held + timeline.points[column].reserved_bytes);
-        let x_of = |column: usize| column as f64 / n.max(1) as f64;
-        let capacity_y = 1.0 - total as f64 / top;
+        let reserved = |column: usize| height(held + points[column].reserved_bytes);
+        let capacity_y = is_whole.then_some(1.0 - total as f64 / top);
+        let fails_at = plan.failure.map(|failure| failure_column(timeline, failure));
+        let x_of = |column: usize| column.saturating_sub(columns.start) as f64 / n.max(1) as f64;
+        let failure = fails_at.filter(|column| columns.contains(column)).map(|column| {
+            let from_top = |column| if is_whole { 1.0 - reserved(column) as f64 / HEIGHT as f64 } else { 1.0 };
+            words_at(x_of(column), n, capacity_y.unwrap_or(0.0), from_top)
+        });
+        let shares = [columns.start, columns.end].map(|column| column as f64 / n_all.max(1) as f64);
         Self {
-            n_columns: n,
+            n_all,
             bands,
             hatches,
-            reserved: line(n, reserved),
+            reserved: if is_whole { line(n, reserved) } else { String::new() },
             capacity_y,
+            capacity_is_right: failure.is_some_and(|failure| failure.x < 0.5),
             levels: levels(top),
-            phases: ticks(timeline, n),
-            stretches: stretches(timeline, n),
+            phases: clipped(ticks(timeline, n_all), shares),
+            stretches: clipped(stretches(timeline, n_all), shares),
             labels: (0..N_BANDS).filter_map(|band| label(band, &stacks, top)).collect(),
-            failure: plan.failure.map(|failure| {
-                let from_top = |column| 1.0 - reserved(column) as f64 / HEIGHT as f64;
-                words_at(x_of(failure_column(timeline, failure)), n, capacity_y, from_top)
-            }),
+            failure,
+            unreached: fails_at.map(x_of).filter(|x| *x < 1.0),
+            columns,
         }
+    }
+
+    /// The number of shown columns.
+    pub fn n_columns(&self) -> usize {
+        self.columns.len()
+    }
+
+    /// Converts a share of the width to a share of the run.
+    pub fn share_of_run(&self, share_of_width: f64) -> f64 {
+        (self.columns.start as f64 + share_of_width * self.n_columns() as f64) / self.n_all.max(1) as f64
+    }
+
+    /// The middle of a column of the run as a share of the width; `None` if it is not shown.
+    pub fn x_of(&self, column: usize) -> Option<f64> {
+        self.columns.contains(&column).then(|| share_of(column - self.columns.start, self.n_columns()))
     }
 }
 
-fn stack(outside: [u64; 2], point: &Point) -> [u64; N_BANDS] {
+fn stack(outside: [u64; 2], point: &Point, view: View) -> [u64; N_BANDS] {
     let mut sum = 0_u64;
     let all = outside.into_iter().chain(point.live_bytes);
     let mut tops = [0; N_BANDS];
-    for (top, bytes) in tops.iter_mut().zip(all) {
-        sum = sum.saturating_add(bytes);
+    for (band, (top, bytes)) in tops.iter_mut().zip(all).enumerate() {
+        if !view.hides(band) {
+            sum = sum.saturating_add(bytes);
+        }
         *top = sum;
     }
     tops
 }
 
-/// Units from the bottom.
+/// Converts bytes to path units from the bottom.
 fn units(bytes: u64, top: f64) -> u64 {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of HEIGHT, never negative")]
     let units = (bytes as f64 / top * HEIGHT as f64).round() as u64;
     units.min(HEIGHT)
 }
 
-/// A stepped area between two outlines; a band with no height anywhere is no path.
+/// A stepped area between two outlines; empty for a band without height.
 fn area(n: usize, upper: impl Fn(usize) -> u64, lower: impl Fn(usize) -> u64) -> String {
     if (0..n).all(|column| upper(column) == lower(column)) {
         return String::new();
@@ -161,7 +210,7 @@ fn area(n: usize, upper: impl Fn(usize) -> u64, lower: impl Fn(usize) -> u64) ->
     for column in (0..n).rev() {
         let y = HEIGHT - lower(column);
         if now != Some(y) {
-            // Along the bottom from right to left, a step stands at its column's right edge.
+            // Along the bottom, from right to left, a step is at its column's right edge.
             path.push('H');
             push(&mut path, column as u64 + 1);
             path.push('V');
@@ -173,7 +222,7 @@ fn area(n: usize, upper: impl Fn(usize) -> u64, lower: impl Fn(usize) -> u64) ->
     path
 }
 
-/// Upright strokes between two outlines, so many columns apart, where they are apart at all.
+/// Vertical strokes between two outlines, every `apart` columns, where the outlines differ.
 pub fn hatch(n: usize, apart: usize, ends: impl Fn(usize) -> [u64; 2]) -> String {
     let mut path = String::new();
     for column in (apart / 2..n).step_by(apart) {
@@ -190,26 +239,6 @@ pub fn hatch(n: usize, apart: usize, ends: impl Fn(usize) -> [u64; 2]) -> String
     path
 }
 
-/// Where words beside a failure's line stand clear of what PyTorch holds and of the card's line, if they can.
-fn words_at(x: f64, n: usize, capacity_y: f64, reserved: impl Fn(usize) -> f64) -> FailureMark {
-    for (index, [width, height]) in WORDS.into_iter().enumerate() {
-        for (top, is_left) in [0.0, 0.2, 0.4, 0.6, 0.8].into_iter().flat_map(|top| [(top, false), (top, true)]) {
-            let start = if is_left { x - width } else { x };
-            let bottom = top + height;
-            if start < 0.0 || start + width > 1.0 || (top - 0.1..bottom).contains(&capacity_y) {
-                continue;
-            }
-            let columns = column_at_share(n, start)..=column_at_share(n, start + width);
-            // A step of the line is as high as both its ends.
-            let ends = columns.map(&reserved).fold([1.0_f64, 0.0], |[low, high], y| [low.min(y), high.max(y)]);
-            if ends[1] < top || ends[0] > bottom {
-                return FailureMark { x, is_left, top, is_long: index == 0 };
-            }
-        }
-    }
-    FailureMark { x, is_left: x > 0.6, top: 0.0, is_long: false }
-}
-
 /// A stepped line.
 fn line(n: usize, height: impl Fn(usize) -> u64) -> String {
     if n == 0 {
@@ -221,7 +250,7 @@ fn line(n: usize, height: impl Fn(usize) -> u64) -> String {
     path
 }
 
-fn steps(path: &mut String, columns: std::ops::Range<usize>, height: &impl Fn(usize) -> u64) {
+fn steps(path: &mut String, columns: Range<usize>, height: &impl Fn(usize) -> u64) {
     let end = columns.end;
     let mut now = None;
     for column in columns {
@@ -242,96 +271,6 @@ fn push(path: &mut String, number: u64) {
     path.push_str(&number.to_string());
 }
 
-/// Powers of ten from more memory than any card has to less than any model takes, in GiB.
-const MAGNITUDES: [f64; 12] = [1e5, 1e4, 1e3, 1e2, 1e1, 1e0, 1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6];
-
-/// About six round levels.
-fn levels(top: f64) -> Vec<(f64, String)> {
-    let gib = top / (1_u64 << 30) as f64;
-    let rough = gib / 6.0;
-    // The logarithm would bring its own code, for this alone.
-    let magnitude = MAGNITUDES.into_iter().find(|magnitude| *magnitude <= rough).unwrap_or(rough);
-    let step = [1.0, 2.0, 4.0, 5.0, 10.0].map(|s| s * magnitude).into_iter().find(|s| *s >= rough).unwrap_or(rough);
-    let mut levels = Vec::new();
-    let mut level = 0.0;
-    while level < gib && levels.len() < 12 {
-        let text = decimal::fixed(level, u32::from(step < 1.0));
-        levels.push((1.0 - level / gib, text));
-        level += step;
-    }
-    levels
-}
-
-/// Neighbouring spans of one name as one tick.
-fn ticks(timeline: &Timeline, n: usize) -> Vec<Tick> {
-    let share = |columns: usize| columns as f64 / n.max(1) as f64;
-    let mut ticks: Vec<Tick> = Vec::new();
-    for span in &timeline.spans {
-        let width = share(span.end - span.start);
-        match ticks.last_mut() {
-            Some(last) if last.title == t(span.phase.text()) => last.width += width,
-            _ => {
-                let (label, short) = text::phase_tick(span.phase);
-                ticks.push(Tick { start: share(span.start), width, label, short, title: t(span.phase.text()) });
-            }
-        }
-    }
-    ticks
-}
-
-/// The run by what train.py does: its evaluations and its iterations.
-fn stretches(timeline: &Timeline, n: usize) -> Vec<Tick> {
-    let share = |columns: usize| columns as f64 / n.max(1) as f64;
-    let mut ticks: Vec<Tick> = Vec::new();
-    let mut n_iterations = 0;
-    let mut before = None;
-    for span in &timeline.spans {
-        let in_iteration = text::is_in_iteration(span.phase);
-        let ended = matches!(before, Some(Phase::FirstOptimizer | Phase::SteadyOptimizer));
-        let starts = match before {
-            Some(before) => ended || in_iteration != text::is_in_iteration(before) || before == Phase::Init,
-            None => true,
-        };
-        let width = share(span.end - span.start);
-        match ticks.last_mut() {
-            Some(last) if !starts => last.width += width,
-            _ => {
-                let (label, short) =
-                    if in_iteration { text::iteration(n_iterations) } else { text::stretch(span.phase) };
-                n_iterations += usize::from(in_iteration);
-                ticks.push(Tick { start: share(span.start), width, label, short, title: label });
-            }
-        }
-        before = Some(span.phase);
-    }
-    ticks
-}
-
-/// The name of a band in the middle of the largest box inside it; none where no box has room for a word.
-fn label(band: usize, stacks: &[[u64; N_BANDS]], top: f64) -> Option<Label> {
-    let n = stacks.len();
-    let share = |columns: usize| columns as f64 / n.max(1) as f64;
-    let step = (n / 110).max(1);
-    let mut best: Option<(f64, Label)> = None;
-    for start in (0..n).step_by(step) {
-        let (mut floor, mut ceiling) = (0, u64::MAX);
-        for (columns, stack) in stacks[start..].iter().enumerate() {
-            floor = floor.max(if band == 0 { 0 } else { stack[band - 1] });
-            ceiling = ceiling.min(stack[band]);
-            let [low, high] = [floor, ceiling].map(|bytes| bytes as f64 / top);
-            if high - low < LABEL_HEIGHT_MIN {
-                break;
-            }
-            let width = share(columns + 1);
-            let area = width * (high - low);
-            if width >= LABEL_WIDTH_MIN && best.as_ref().is_none_or(|(most, _)| area > *most) {
-                best = Some((area, Label { band, x: share(start), width, y: 1.0 - f64::midpoint(low, high) }));
-            }
-        }
-    }
-    best.map(|(_, label)| label)
-}
-
 /// The column at a share of the width.
 pub fn column_at_share(n_columns: usize, share: f64) -> usize {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to the columns")]
@@ -347,7 +286,7 @@ pub fn share_of(column: usize, n_columns: usize) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::state::answer::Answer;
+    use crate::state::answer::PlannedSession;
 
     #[test]
     fn a_stepped_area_closes_on_itself() {
@@ -357,20 +296,13 @@ mod tests {
     }
 
     #[test]
-    fn levels_are_round_and_few() {
-        for gib in [0.3, 1.0, 6.0, 12.4, 25.0, 80.0, 700.0] {
-            let levels = levels(gib * (1_u64 << 30) as f64);
-            assert!((4..=8).contains(&levels.len()), "{gib}: {levels:?}");
-        }
-    }
-
-    #[test]
     fn the_chart_holds_capacity_and_peak() {
         for text in ["batch_size = 4\ncompile = False\n", "batch_size = 64\ncompile = False\n"] {
-            let answer = Answer::of_text(text);
+            let answer = PlannedSession::of_text(text);
             let planned = answer.planned.as_ref().expect("a plan");
-            let chart = Chart::of(planned);
-            assert!((0.0..1.0).contains(&chart.capacity_y), "{}", chart.capacity_y);
+            let chart = Chart::of(planned, View::default());
+            let capacity_y = chart.capacity_y.expect("all bands are shown");
+            assert!((0.0..1.0).contains(&capacity_y), "{capacity_y}");
             assert_eq!(chart.failure.is_some(), !planned.plan.fits);
             let width: f64 = chart.phases.iter().map(|tick| tick.width).sum();
             assert!((width - 1.0).abs() < 1e-9);
@@ -379,40 +311,57 @@ mod tests {
     }
 
     #[test]
-    fn a_label_stands_in_the_largest_box_of_its_band() {
-        // A thick peak of two columns, and a thinner stretch with room for a word.
-        let mut stacks = vec![[0; N_BANDS]; 100];
-        for (column, stack) in stacks.iter_mut().enumerate() {
-            let thick = match column {
-                10..12 => 90,
-                40..80 => 30,
-                _ => 2,
-            };
-            stack.fill(thick);
-            stack[0] = 0;
-        }
-        let found = label(1, &stacks, 100.0).expect("there is room");
-        assert_eq!((found.x, found.width), (0.4, 0.4));
-        assert!((found.y - 0.85).abs() < 1e-9);
-        assert_eq!(label(2, &stacks, 100.0), None);
-    }
-
-    #[test]
-    fn words_at_a_failure_keep_clear_of_the_lines_beside_it() {
-        // Low at first, then near the top.
-        let reserved = |column: usize| if column < 51 { 0.9 } else { 0.05 };
-        let mark = words_at(0.5, 100, 0.7, reserved);
-        assert_eq!((mark.is_left, mark.top, mark.is_long), (true, 0.0, true));
-        // Both sentences would reach the step.
-        let mark = words_at(0.2, 100, 0.7, reserved);
-        assert_eq!((mark.is_left, mark.top, mark.is_long), (false, 0.0, false));
-        let mark = words_at(0.1, 100, 0.1, |_| 0.02);
-        assert!(mark.top >= 0.2, "{mark:?}");
-    }
-
-    #[test]
     fn strokes_cross_their_band_and_nothing_else() {
         assert_eq!(hatch(10, 4, |column| [5, if column < 5 { 25 } else { 5 }]), "M2 995V975");
+    }
+
+    #[test]
+    fn a_zoomed_chart_shows_its_columns_and_their_ticks() {
+        let answer = PlannedSession::of_text("batch_size = 64\ncompile = False\n");
+        let planned = answer.planned.as_ref().expect("a plan");
+        let whole = Chart::of(planned, View::default());
+        let n = whole.n_all;
+        let fails_at = failure_column(&planned.timeline, planned.plan.failure.expect("it fails"));
+        let chart = Chart::of(planned, View::default().of_columns(fails_at + 1, fails_at + 21, n));
+        assert_eq!(chart.columns, fails_at + 1..fails_at + 21);
+        assert_eq!((chart.failure, chart.unreached), (None, Some(0.0)), "all of it is beyond the failure");
+        for ticks in [&chart.phases, &chart.stretches] {
+            let width: f64 = ticks.iter().map(|tick| tick.width).sum();
+            assert!((width - 1.0).abs() < 1e-9, "{ticks:?}");
+            assert!(ticks.iter().all(|tick| tick.start >= 0.0), "{ticks:?}");
+        }
+        assert_eq!(chart.x_of(fails_at), None);
+        assert_eq!(column_at_share(n, chart.share_of_run(chart.x_of(fails_at + 5).expect("shown"))), fails_at + 5);
+    }
+
+    #[test]
+    fn zooming_halves_and_doubles_and_ends_at_the_whole_run() {
+        let n = 400;
+        let mut view = View::default().zoomed(true, 100, n);
+        assert_eq!(view.columns(n), 0..200);
+        view = view.zoomed(true, 150, n);
+        assert_eq!(view.columns(n), 100..200);
+        for _ in 0..9 {
+            view = view.zoomed(true, 399, n);
+        }
+        assert_eq!(view.columns(n), n - COLUMNS_MIN..n);
+        for _ in 0..9 {
+            view = view.zoomed(false, 399, n);
+        }
+        assert_eq!(view, View::default());
+    }
+
+    #[test]
+    fn a_hidden_band_leaves_the_others_their_heights() {
+        let answer = PlannedSession::of_text("batch_size = 4\ncompile = False\n");
+        let planned = answer.planned.as_ref().expect("a plan");
+        let logits = N_BANDS - 3;
+        let hidden = 1 << logits;
+        let chart = Chart::of(planned, View { hidden, ..View::default() });
+        assert_eq!(chart.bands[logits], "");
+        assert!(!chart.bands[2].is_empty(), "parameters are still drawn");
+        // The bands no longer add up to the reserved memory and the capacity.
+        assert_eq!((chart.capacity_y, chart.reserved.as_str()), (None, ""));
     }
 
     #[test]

@@ -1,90 +1,133 @@
-//! The run as a command line, and the plan as JSON: what a person takes away.
+//! The run as a command line, for the user to copy.
 
-use headroom_shared::{
-    advice::advise,
-    nanogpt::{Settings, Source, defaults, read},
+use headroom_planner::{
+    nanogpt::{PastedKind, Settings, Source, UnreadFile, Value, defaults, read},
     session::Options,
 };
 
-use super::{answer::Answer, edit::shell_value, json, needs};
+use super::{
+    answer::PlannedSession,
+    edit::argument,
+    needs::{self, Needs},
+};
+use crate::text;
 
-/// The command that starts this run: the configs that were named, and as flags those keys that they leave at other values.
+/// The command that starts this run. It names the configs of the text, and has a flag for each key whose value differs
+/// from theirs. A config that a config executes and that was not read is named, too.
 ///
-/// Changes to nanoGPT's code that the plan assumes are named in a comment above it.
-/// `vocab_size` stays out, as nanoGPT takes it from the data set and refuses it as a flag.
-pub fn command_line(answer: &Answer, options: &Options) -> String {
-    let mut command = match options.world_size {
+/// Comments above the command list what no argument sets: changes to nanoGPT's code that the plan assumes, `vocab_size`,
+/// which nanoGPT reads from the data set, and values of a type that nanoGPT's configurator refuses.
+pub fn command_line(answer: &PlannedSession, options: &Options) -> String {
+    let needs = answer.plan().map(Needs::of_plan).unwrap_or_default();
+    // The comment has its own line: some shells parse a comment behind a command as arguments.
+    let mut command = needs.command_comments();
+    if let Some(variable) = &needs.variable {
+        command.push_str(variable);
+        command.push(' ');
+    }
+    command.push_str(&match options.world_size {
         0 | 1 => String::from("python train.py"),
         n => format!("torchrun --standalone --nproc_per_node={n} train.py"),
-    };
-    for name in answer.configs.iter().filter_map(config_name) {
+    });
+    let executed = executed(answer).map(|file| &*file.name);
+    for name in answer.configs.iter().filter_map(config_name).chain(executed) {
         command.push(' ');
         command.push_str(&quoted(name));
     }
-    push_flags(&mut command, answer, &read(&answer.configs), &[]);
-    // On a line of its own: some shells take a comment behind a command for arguments.
-    answer.plan().map(|plan| needs::comment(&needs::of_plan(plan))).unwrap_or_default() + &command
+    let left = push_flags(&mut command, answer, &read(&answer.configs), &[]);
+    match left.is_empty() {
+        true => command,
+        false => needs::comment("config", Some(text::no_argument_for(text::names(left)))) + &command,
+    }
+}
+
+/// The unread files that the text, a config, executes. A command can name them before its arguments.
+fn executed(answer: &PlannedSession) -> impl Iterator<Item = &UnreadFile> {
+    let is_config = answer.kind == PastedKind::Config;
+    answer.resolved.settings.unread.iter().filter(move |_| is_config)
+}
+
+/// Returns whether the text is a run that a command can start, or whose error the command reproduces.
+pub fn is_command(answer: &PlannedSession) -> bool {
+    let settings = &answer.resolved.settings;
+    // In the command, the arguments would override a file that overrides them.
+    let is_in_order = executed(answer).all(|file| !file.follows_settings);
+    let is_unread = !settings.unread.is_empty() && is_in_order;
+    answer.plan().is_some() || is_unread || settings.unread.is_empty() && settings.unreadable().next().is_some()
 }
 
 fn config_name(source: &Source) -> Option<&str> {
     match source {
         Source::File { name, .. } | Source::Named { name } => Some(name),
-        Source::Override { .. } => None,
+        Source::Override { .. } | Source::Printed { .. } => None,
     }
 }
 
-/// A path as a shell takes it.
+/// Quotes a path for a shell.
 fn quoted(path: &str) -> String {
-    let is_plain = |c: char| c.is_alphanumeric() || "_-./+~".contains(c);
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./+~".contains(c);
     if path.chars().all(is_plain) { path.to_owned() } else { format!("'{}'", path.replace('\'', "'\\''")) }
 }
 
-/// The same run by the trainer that is built in. The data set is always named: where none is, it trains a model of its own.
-pub fn train_command(answer: &Answer, _: &Options) -> String {
+/// The command that runs the same training with the built-in trainer. It always has `--dataset`: without one, the
+/// built-in trainer uses its own model.
+pub fn train_command(answer: &PlannedSession, _: &Options) -> String {
     let mut command = String::from("headroom train");
     push_flags(&mut command, answer, &Settings::default(), &["dataset"]);
+    // The built-in trainer has the key.
+    if let Some(Value::Int(size)) = answer.resolved.settings.values.get("vocab_size").map(|set| &set.value) {
+        command.push_str(&format!(" --vocab_size={size}"));
+    }
     command
 }
 
-/// Keys that have other values than `base`, which is nanoGPT's defaults where it sets nothing, and those that are to be there
-/// in any case. What a config that was not read sets is not known, so every argument beside one stays.
-fn push_flags(command: &mut String, answer: &Answer, base: &Settings, always: &[&str]) {
+/// Appends the keys whose values differ from `base`, and those in `always`. A key that `base` does not set has
+/// nanoGPT's default. The values of an unread config are unknown, so every key that is set beside one remains. Returns
+/// the keys whose values no argument has.
+fn push_flags(command: &mut String, answer: &PlannedSession, base: &Settings, always: &[&str]) -> Vec<&'static str> {
     let settings = &answer.resolved.settings;
+    let mut left = Vec::new();
     for key in defaults::KEYS.iter().filter(|key| key.name != "vocab_size") {
+        if settings.unreadable().any(|name| name == key.name) {
+            // The invalid text is kept, so that the command reproduces the same error.
+            let text = settings.unreadable_text(key.name).to_owned();
+            command.push_str(&format!(" --{}={}", key.name, quoted(&text)));
+            continue;
+        }
         let Some(value) = settings.value(key.name) else { continue };
-        let stays = !base.unread.is_empty() && settings.is_argument(key.name);
+        let is_own = settings.is_argument(key.name) || answer.kind == PastedKind::Config && settings.is_set(key.name);
+        let stays = !settings.unread.is_empty() && is_own;
         if base.value(key.name).as_ref() == Some(&value) && !stays && !always.contains(&key.name) {
             continue;
         }
-        if let Some(value) = shell_value(&value) {
-            command.push_str(&format!(" --{}={value}", key.name));
+        match argument(key.name, &value, base) {
+            Some(argument) => command.push_str(&format!(" {argument}")),
+            None => left.push(key.name),
         }
     }
-}
-
-/// The plan as the command line's `--json` prints it.
-pub fn plan_as_json(answer: &Answer, options: &Options) -> Option<String> {
-    let plan = answer.plan()?;
-    let advice = advise(&answer.resolved.settings, options, plan);
-    Some(json::pretty(&plan.document(&answer.resolved.config, &advice, crate::text::table()).into_value()))
+    left
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::state::session::Session;
-    use headroom_shared::nanogpt::{Value, from_pasted_text};
+    use headroom_planner::nanogpt::from_pasted_text;
+    use proptest::prelude::*;
 
     #[test]
     fn only_what_differs_becomes_a_flag() {
         let text = "batch_size = 12\nn_layer = 6\ndropout = 0.2\nout_dir = 'a b'\nvocab_size = 65\nmine = 3\n";
         let mut session = Session { text: text.into(), ..Session::default() };
-        let answer = Answer::of(&session);
+        let answer = PlannedSession::of(&session);
         let command = command_line(&answer, &session.options);
-        assert_eq!(command, "python train.py --out_dir=\"'a b'\" --n_layer=6 --dropout=0.2");
+        assert_eq!(
+            command,
+            "# headroom (data): vocab_size = 65\npython train.py --out_dir=\"'a b'\" --n_layer=6 --dropout=0.2"
+        );
         session.options.world_size = 2;
         assert!(
-            command_line(&answer, &session.options).starts_with("torchrun --standalone --nproc_per_node=2 train.py")
+            command_line(&answer, &session.options).contains("\ntorchrun --standalone --nproc_per_node=2 train.py")
         );
     }
 
@@ -106,9 +149,113 @@ mod tests {
             ),
         ] {
             let session = Session { text: text.into(), ..Session::default() };
-            assert_eq!(command_line(&Answer::of(&session), &session.options), command);
+            assert_eq!(command_line(&PlannedSession::of(&session), &session.options), command);
         }
     }
+
+    #[test]
+    fn a_command_carries_a_value_that_cannot_be_read() {
+        for (text, command) in [
+            ("n_layer = 6\nbatch_size = abc\n", "python train.py --batch_size=abc --n_layer=6"),
+            ("compile = maybe", "python train.py --compile=maybe"),
+            ("batch_size = f(2)", "python train.py --batch_size='f(2)'"),
+        ] {
+            let session = Session { text: text.into(), ..Session::default() };
+            let answer = PlannedSession::of(&session);
+            assert!(is_command(&answer));
+            assert_eq!(command_line(&answer, &session.options), command);
+            let again = PlannedSession::of_text(command);
+            let keys =
+                |answer: &PlannedSession| answer.resolved.settings.unreadable().map(str::to_owned).collect::<Vec<_>>();
+            assert_eq!((again.plan().is_none(), keys(&again)), (true, keys(&answer)), "{command}");
+        }
+        assert!(!is_command(&PlannedSession::of_text("hello there")));
+    }
+
+    #[test]
+    fn command_names_the_file_that_a_config_executes() {
+        for text in
+            ["from config.base import *\nbatch_size = 12\n", "exec(open('config/base.py').read())\nbatch_size = 12\n"]
+        {
+            let answer = PlannedSession::of_text(text);
+            assert!(is_command(&answer), "{text}");
+            let command = command_line(&answer, &Options::default());
+            assert_eq!(command, "python train.py config/base.py --batch_size=12", "{text}");
+            assert!(PlannedSession::of_text(&command).plan().is_none());
+        }
+        // Here the file overrides the key, unlike in any command.
+        let answer = PlannedSession::of_text("batch_size = 4\nfrom config.base import *\n");
+        assert!(answer.plan().is_none() && !is_command(&answer));
+    }
+
+    #[test]
+    fn command_has_values_of_the_types_that_nanogpt_accepts() {
+        for (text, command) in [
+            ("compile = 'maybe'", "python train.py --compile=True"),
+            ("bias = 1\ncompile = ''", "python train.py --bias=True --compile=False"),
+            ("dropout = 0\nlearning_rate = 1", "python train.py --dropout=0.0 --learning_rate=1.0"),
+            ("max_iters = 6e3", "python train.py --max_iters=6000"),
+            (
+                "grad_clip = float('inf')",
+                "# headroom (config): no argument sets grad_clip to these values; set them in a config file\n\
+                 python train.py",
+            ),
+            ("out_dir = 'None'", "python train.py --out_dir=\"'None'\""),
+            ("python train.py a.py --dropout=1\n\n# a.py\ndropout = 0\n", "python train.py a.py --dropout=1"),
+            (
+                "wandb_run_name = None\nout_dir = 'a=b'\nbatch_size = 8",
+                "# headroom (config): no argument sets out_dir, wandb_run_name to these values; set them in a config \
+                 file\npython train.py --batch_size=8",
+            ),
+        ] {
+            assert_eq!(command_line(&PlannedSession::of_text(text), &Options::default()), command, "{text}");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(256))]
+
+        /// The command of a run is accepted, and has the run's plan.
+        #[test]
+        fn command_of_a_plan_has_the_same_plan(
+            lines in prop::collection::vec((0..defaults::KEYS.len(), prop::sample::select(VALUES.as_slice())), 1..8),
+        ) {
+            let line = |(key, value): (usize, &str)| format!("{} = {value}\n", defaults::KEYS[key].name);
+            let text: String = lines.into_iter().map(line).collect();
+            let answer = PlannedSession::of_text(&text);
+            if let Some(plan) = answer.plan() {
+                let command = command_line(&answer, &Options::default());
+                let again = PlannedSession::of_text(&command);
+                let problems = again.resolved.settings.problems.as_slice();
+                prop_assert!(problems.is_empty(), "{text}{command}\n{problems:?}");
+                let again = again.plan().map(|plan| (&plan.peak, &plan.phases, plan.headroom_bytes));
+                prop_assert_eq!(again, Some((&plan.peak, &plan.phases, plan.headroom_bytes)), "{}{}", text, command);
+            }
+        }
+    }
+
+    const VALUES: [&str; 20] = [
+        "1",
+        "2",
+        "12",
+        "64",
+        "1024",
+        "0",
+        "0.0",
+        "0.5",
+        "1.0",
+        "6e3",
+        "float('inf')",
+        "True",
+        "False",
+        "None",
+        "''",
+        "'maybe'",
+        "'None'",
+        "'a b'",
+        "'float16'",
+        "[1]",
+    ];
 
     #[test]
     fn the_trainers_command_names_its_data() {
@@ -117,14 +264,14 @@ mod tests {
             ("batch_size = 64\ndataset = 'mine'\n", "headroom train --dataset=mine --batch_size=64"),
         ] {
             let session = Session { text: text.into(), ..Session::default() };
-            assert_eq!(train_command(&Answer::of(&session), &session.options), command);
+            assert_eq!(train_command(&PlannedSession::of(&session), &session.options), command);
         }
     }
 
     #[test]
     fn the_command_reads_back_as_the_same_settings() {
         let session = Session { text: "n_layer = 6\nout_dir = 'a b'\nwandb_log = True\n".into(), ..Session::default() };
-        let answer = Answer::of(&session);
+        let answer = PlannedSession::of(&session);
         let again = from_pasted_text("pasted", &command_line(&answer, &session.options)).read();
         for (key, setting) in answer.resolved.settings.values.iter() {
             assert_eq!(again.value(key).as_ref(), Some(&setting.value), "{key}");
@@ -132,10 +279,10 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_counts_on_other_code_says_so() {
+    fn command_with_code_change_is_marked() {
         let mut session = Session { text: "batch_size = 20\n".into(), ..Session::default() };
         session.set_options(|options| options.activation_checkpointing = true);
-        let command = command_line(&Answer::of(&session), &session.options);
+        let command = command_line(&PlannedSession::of(&session), &session.options);
         assert_eq!(
             command,
             "# headroom (code): needs 1 change to model.py: activation checkpointing\npython train.py --batch_size=20"
@@ -144,11 +291,27 @@ mod tests {
     }
 
     #[test]
-    fn json_is_the_contracts_document() {
-        let answer = Answer::of_text("compile = False");
-        let json: serde_json::Value =
-            serde_json::from_str(&plan_as_json(&answer, &Options::default()).expect("a plan")).expect("valid JSON");
-        assert_eq!(json["schema"], 1);
-        assert_eq!(json["config"]["batch_size"], 12);
+    fn vocabulary_stays_with_a_command_and_its_copies() {
+        let mut session = Session { text: "python train.py --batch_size=4".into(), ..Session::default() };
+        session.set_keys(&[("vocab_size", Value::Int(65))]);
+        let text = "# headroom (data): vocab_size = 65\npython train.py --batch_size=4";
+        assert_eq!(session.text, text);
+        session.set_keys(&[("vocab_size", Value::Int(66)), ("n_layer", Value::Int(6))]);
+        let text = "# headroom (data): vocab_size = 66\npython train.py --batch_size=4 --n_layer=6";
+        assert_eq!(session.text, text);
+        session.set_options(|options| options.expandable_segments = true);
+        let answer = PlannedSession::of(&session);
+        assert_eq!(answer.count("vocab_size"), Some(66));
+        let copied = command_line(&answer, &session.options);
+        assert!(copied.starts_with("# headroom (data): vocab_size = 66\nPYTORCH_ALLOC_CONF="), "{copied}");
+        assert_eq!(PlannedSession::of_text(&copied).count("vocab_size"), Some(66));
+        let opened = Session::open(&session.fragment(), None).expect("a link").session;
+        assert_eq!(PlannedSession::of(&opened).count("vocab_size"), Some(66));
+        assert_eq!(train_command(&answer, &session.options).rsplit(' ').next(), Some("--vocab_size=66"));
+        for mut session in [session, opened] {
+            needs::undo_vocabulary(&mut session);
+            assert_eq!(PlannedSession::of(&session).count("vocab_size"), Some(50304), "{}", session.text);
+            assert!(!session.text.contains("vocab_size"), "{}", session.text);
+        }
     }
 }

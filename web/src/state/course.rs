@@ -1,9 +1,9 @@
-//! The course of a run as a chart shows it: what repeats is shown once, as it is in the end.
+//! The course of a run as a chart shows it. Repeated parts are shown once, in their final state.
 //!
-//! A plan replays evaluation batches and micro-steps until the allocator settles. They
-//! look alike; of each such row the last is shown, and the one that fails.
+//! A plan replays evaluation batches and micro-steps until the allocator settles. They look alike. Of each such row,
+//! the chart shows the last one and the one that fails.
 
-use headroom_shared::{
+use headroom_planner::{
     memory::{
         program::Phase,
         simulate::Failure,
@@ -12,12 +12,12 @@ use headroom_shared::{
     plan::Plan,
 };
 
-/// Columns the plan is asked for, repeats included.
+/// The number of columns requested from the plan, repeats included.
 const COLUMNS_ASKED: usize = 1600;
-/// Columns kept at most: every one is text in a path, and finer than two pixels is of no use on a laptop.
+/// The most columns kept: each is text in a path, and columns narrower than two pixels are useless on a laptop.
 const COLUMNS_MAX: usize = 440;
 
-/// A stretch of points that stands or goes as a whole.
+/// A stretch of points that is kept or dropped as a whole.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Piece {
     phase: Phase,
@@ -50,11 +50,11 @@ pub fn course(plan: &Plan) -> Timeline {
     thinned(&timeline.points, &kept.copied().collect::<Vec<_>>())
 }
 
-/// The run as rows of repeats; what does not repeat is a row of one.
+/// The run as rows of repeats. A part without repeats is a row with one element.
 fn rows(timeline: &Timeline, eval_batches: usize) -> Vec<Vec<Vec<Piece>>> {
     let mut rows: Vec<Vec<Vec<Piece>>> = Vec::new();
     let mut before = None;
-    // Whether the next micro-step is like the one before.
+    // Whether the next micro-step is like the previous one.
     let mut repeats = false;
     for span in &timeline.spans {
         let piece = Piece { phase: span.phase, start: span.start, end: span.end };
@@ -79,7 +79,7 @@ fn rows(timeline: &Timeline, eval_batches: usize) -> Vec<Vec<Vec<Piece>>> {
     rows
 }
 
-/// How many batches an evaluation's rest holds: all are about as long as its first, which is a phase of its own.
+/// The number of batches in the rest of an evaluation. All take about as long as the first, which has its own phase.
 fn alike(rest: Piece, first: Option<&Vec<Vec<Piece>>>) -> usize {
     let length = |piece: &Piece| piece.end - piece.start;
     let first = first.and_then(|row| row.first()?.first()).map_or(1, length).max(1);
@@ -92,7 +92,7 @@ fn split(piece: Piece, n: usize) -> Vec<Vec<Piece>> {
     (0..n).map(|index| vec![Piece { start: at(index), end: at(index + 1), ..piece }]).collect()
 }
 
-/// The kept pieces as a timeline of fewer columns, each showing its largest moment.
+/// The kept pieces as a timeline of fewer columns. Each column shows its largest moment.
 fn thinned(points: &[Point], kept: &[Piece]) -> Timeline {
     let n: usize = kept.iter().map(|piece| piece.end - piece.start).sum();
     let width = n.div_ceil(COLUMNS_MAX).max(1);
@@ -128,11 +128,11 @@ pub fn failure_column(timeline: &Timeline, failure: Failure) -> usize {
 /// The column with the most live bytes.
 pub fn largest_column(timeline: &Timeline) -> usize {
     let live = |column: &usize| timeline.points[*column].live_bytes.iter().sum::<u64>();
-    // The first of equals, as the peak is.
+    // The first of equal columns, as for the peak.
     (0..timeline.points.len()).rev().max_by_key(live).unwrap_or(0)
 }
 
-/// The phase a column is in.
+/// The phase of a column.
 pub fn phase_at(timeline: &Timeline, column: usize) -> Option<Phase> {
     timeline.spans.iter().find(|span| (span.start..span.end).contains(&column)).map(|span| span.phase)
 }
@@ -140,10 +140,10 @@ pub fn phase_at(timeline: &Timeline, column: usize) -> Option<Phase> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::state::answer::Answer;
+    use crate::state::answer::PlannedSession;
 
     fn with_course(text: &str, check: impl Fn(&Plan, &Timeline)) {
-        let answer = Answer::of_text(text);
+        let answer = PlannedSession::of_text(text);
         let planned = answer.planned.as_ref().expect("a plan");
         check(&planned.plan, &planned.timeline);
     }
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_hides_neither_peak_nor_failure() {
+    fn omitted_points_hide_neither_peak_nor_failure() {
         for compile in ["True", "False"] {
             for batch_size in [1, 7, 8, 9, 10, 12, 64] {
                 let text = format!("compile = {compile}\nbatch_size = {batch_size}\n");

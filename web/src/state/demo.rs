@@ -1,97 +1,98 @@
-//! What the demo shows: what its worker told, put together.
+//! The demo's state, built from its worker's messages.
 
-mod kept;
 mod settings;
+mod stored_settings;
 
-use headroom_shared::{
-    decimal,
-    demo::{Allocated, Began, End, Failure, FailureKind, Map, Opened, Plan, Ready, Tell, Token, Way, Wrote},
-    gpt::tensors::Category,
+use headroom_planner::gpt::tensors::Category;
+use headroom_protocol::demo::{
+    DemoBackend, End, Failure, FailureKind, Map, ModelPlans, ModelReport, Plan, PromptReport, TensorSummary, Token,
+    TokenReport, WorkerResponse,
 };
+use headroom_text::decimal;
 
 use super::format;
 use crate::text::{self, Key, Text, say, t};
 
-pub use kept::Kept;
 pub use settings::Settings;
+pub use stored_settings::StoredSettings;
 
-/// How far the model is.
+/// The progress of the model.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Stage {
-    /// The program is fetched, a device is asked for.
+    /// The program loads, and a device is requested.
     #[default]
     Starting,
-    /// Weights are read: so many bytes of so many.
+    /// Weights load: bytes read, and bytes in total.
     Loading(u64, u64),
-    /// It can write.
+    /// The model is ready to generate text.
     Ready,
-    /// It writes.
+    /// The model generates text.
     Writing,
-    /// There is no model that runs.
+    /// No model can run.
     Failed(Failure),
 }
 
 /// A piece of the text.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Piece {
-    /// What it adds.
+    /// The characters that it adds.
     pub words: String,
-    /// For a token that the model wrote: what it was chosen from.
+    /// For a generated token: its alternatives.
     pub token: Option<Token>,
 }
 
-/// Everything that was told.
+/// The demo's state.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Demo {
-    /// How far the model is.
+    /// The progress of the model.
     pub stage: Stage,
-    /// The model and the ways to run it.
-    pub opened: Option<Opened>,
-    /// What it runs on, and what it allocated.
-    pub ready: Option<Ready>,
-    /// Texts that were begun, so that one is told from the next.
+    /// The model and its available backends.
+    pub opened: Option<ModelPlans>,
+    /// The device in use, and its allocations.
+    pub ready: Option<ModelReport>,
+    /// The number of texts started, which distinguishes one from the next.
     pub n_texts: u32,
-    /// The prompt, then what was written.
+    /// The prompt, then the generated text.
     pub pieces: Vec<Piece>,
-    /// Tokens of the prompt, where those are more than the model sees.
+    /// The number of prompt tokens, if it exceeds the model's context.
     pub cut_from: Option<u64>,
-    /// Why the text ended.
+    /// The reason why the text ended.
     pub end: Option<End>,
-    /// What is wrong with the prompt.
+    /// The error in the prompt.
     pub refused: Option<Failure>,
-    /// The map of attention.
+    /// The attention map.
     pub map: Option<Map>,
-    /// Tokens of this text, and the microseconds they took.
+    /// Tokens of this text, and the microseconds that they took.
     pub pace: (u32, u64),
 }
 
 impl Demo {
-    /// Takes what the worker tells.
-    pub fn hear(&mut self, tell: Tell) {
+    /// Applies a message from the worker.
+    pub fn hear(&mut self, tell: WorkerResponse) {
         match tell {
-            Tell::Opened(opened) => {
+            WorkerResponse::Opened(opened) => {
                 if opened.way.is_some() {
                     self.stage = Stage::Loading(0, 0);
                 }
                 self.opened = Some(opened);
             }
-            Tell::Progress { read_bytes, all_bytes } => self.stage = Stage::Loading(read_bytes, all_bytes),
-            Tell::Ready(ready) => {
+            WorkerResponse::Progress { read_bytes, all_bytes } => self.stage = Stage::Loading(read_bytes, all_bytes),
+            WorkerResponse::Ready(ready) => {
                 self.ready = Some(ready);
                 self.stage = Stage::Ready;
             }
-            Tell::Began(began) => self.begin(began),
-            Tell::Wrote(wrote) => self.add(wrote),
-            Tell::Ended(end) => {
+            WorkerResponse::Began(began) => self.begin(began),
+            WorkerResponse::Wrote(wrote) => self.add(wrote),
+            WorkerResponse::Ended(end) => {
                 self.end = Some(end);
                 self.stage = Stage::Ready;
             }
-            Tell::Attention(map) => self.map = Some(map),
-            Tell::Failed(failure) => self.fail(failure),
+            WorkerResponse::Attention(map) => self.map = Some(map),
+            WorkerResponse::Failed(failure) => self.fail(failure),
         }
     }
 
-    /// Something is wrong. A prompt that cannot be read leaves the model as it is.
+    /// Applies a failure. An invalid prompt leaves the model as it is.
     pub fn fail(&mut self, failure: Failure) {
         if failure.kind == FailureKind::Prompt {
             self.refused = Some(failure);
@@ -101,7 +102,7 @@ impl Demo {
         }
     }
 
-    fn begin(&mut self, began: Began) {
+    fn begin(&mut self, began: PromptReport) {
         self.cut_from = Some(began.n_tokens).filter(|all| *all > began.tokens.len() as u64);
         self.pieces = began.tokens.into_iter().map(|words| Piece { words, token: None }).collect();
         self.n_texts += 1;
@@ -109,37 +110,43 @@ impl Demo {
         self.stage = Stage::Writing;
     }
 
-    fn add(&mut self, wrote: Wrote) {
+    fn add(&mut self, wrote: TokenReport) {
         self.pace = (wrote.n_tokens, wrote.micros);
         self.pieces
             .extend(wrote.tokens.into_iter().map(|token| Piece { words: token.adds.clone(), token: Some(token) }));
     }
 
-    /// The token whose alternatives are shown: the one that is pointed at, else the last that was written.
+    /// The token whose alternatives are shown: the selected one, else the last generated one.
     pub fn looked_at(&self, selected: Option<usize>) -> Option<(usize, &Token)> {
         let written = |index: usize| Some((index, self.pieces.get(index)?.token.as_ref()?));
         selected.and_then(written).or_else(|| written(self.pieces.len().checked_sub(1)?))
     }
 
-    /// What is to be said of a prompt that the model does not see whole.
+    /// The notice for a prompt that was truncated.
     pub fn cut(&self) -> Option<Text> {
         let seen = self.pieces.iter().filter(|piece| piece.token.is_none()).count();
         Some(text::demo_cut(text::count(self.cut_from?), text::count(seen as u64)))
     }
 
-    /// Tokens a second, once there were enough to say.
+    /// The notice for a text that is longer than the context.
+    pub fn beyond_context(&self) -> Option<Text> {
+        let context = self.opened.as_ref()?.block_size;
+        (self.pieces.len() as u64 > context).then(|| text::demo_beyond_context(text::count(context)))
+    }
+
+    /// Tokens per second; `None` while there are too few to measure.
     pub fn rate(&self) -> Option<String> {
         let (n, micros) = self.pace;
         let tokens = u64::from(n).saturating_mul(1_000_000);
         match tokens.checked_div(micros)? {
-            // The first ones say more of the prompt.
+            // The time of the first tokens depends mostly on the prompt.
             _ if n < N_TOKENS_MIN => None,
             0..10 => Some(text::table().number(&decimal::ratio(tokens, micros, 1))),
             rate => Some(format::grouped(rate)),
         }
     }
 
-    /// Which backend runs, on what: the line in plain sight.
+    /// The visible line that names the backend and the device.
     pub fn backend(&self) -> Option<Text> {
         let ready = self.ready.as_ref()?;
         Some(match (ready.way.is_webgpu(), ready.device.as_str()) {
@@ -149,61 +156,61 @@ impl Demo {
         })
     }
 
-    /// Why that one.
+    /// The reason for the choice of backend.
     pub fn why(&self) -> Option<String> {
         Some(say(&self.opened.as_ref()?.why))
     }
 }
 
-/// A bar of categories: shares of a hundred, with what they are.
+/// A part of a bar of categories, in percent of its width.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Band {
-    /// Its colour.
+pub struct BarSegment {
+    /// The CSS class of its colour.
     pub band: String,
-    /// Where it begins.
+    /// The start, in percent.
     pub start: String,
-    /// How wide it is.
+    /// The width, in percent.
     pub width: String,
-    /// Name and size.
+    /// The name and the size.
     pub said: String,
 }
 
-/// Tensors as a bar of categories; `bytes` is what each counts with, `scale` what the whole width is.
-pub fn bands(tensors: &[Allocated], bytes: impl Fn(&Allocated) -> u64, scale: u64) -> Vec<Band> {
+/// Tensors as a bar of categories. `bytes` returns a tensor's contribution; `scale` is the whole width.
+pub fn bands(tensors: &[TensorSummary], bytes: impl Fn(&TensorSummary) -> u64, scale: u64) -> Vec<BarSegment> {
     let mut bands = Vec::new();
     let mut at = 0;
-    // Each category has its place and colour in every chart, behind the two of what is outside.
+    // Each category has the same position and colour in every chart, after the two bands outside PyTorch.
     for (band, category) in (2..).zip(Category::ALL) {
         let sum: u64 = tensors.iter().filter(|tensor| tensor.category == category).map(&bytes).sum();
         if sum > 0 {
             let share = |bytes: u64| decimal::ratio(bytes.saturating_mul(100), scale.max(1), 2);
             let said = format!("{} {}", t(category.text()), format::size(sum));
-            bands.push(Band { band: format!("band-{band}"), start: share(at), width: share(sum), said });
+            bands.push(BarSegment { band: format!("band-{band}"), start: share(at), width: share(sum), said });
             at += sum;
         }
     }
     bands
 }
 
-/// What was planned and what was allocated, in all.
-pub fn totals(tensors: &[Allocated]) -> (u64, u64) {
-    let sum = |bytes: fn(&Allocated) -> u64| tensors.iter().map(bytes).sum();
+/// Planned and allocated bytes in total.
+pub fn totals(tensors: &[TensorSummary]) -> (u64, u64) {
+    let sum = |bytes: fn(&TensorSummary) -> u64| tensors.iter().map(bytes).sum();
     (sum(|tensor| tensor.planned_bytes), sum(|tensor| tensor.allocated_bytes))
 }
 
-/// A map of attention as paths: a grade each, darker for more.
+/// The cells of an attention map with the same shade; darker cells have more weight.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Grade {
-    /// How dark: 1 to [`N_GRADES`].
+    /// The shade: 1 to [`N_GRADES`].
     pub grade: usize,
     /// Its cells, as an SVG path of unit squares.
     pub path: String,
 }
 
-/// Shades of a map.
+/// The number of shades of a map.
 pub const N_GRADES: usize = 8;
 
-/// The cells of a map by their shade. The first column is what a row gives to tokens before the map, where there are any.
+/// Groups the cells of a map by shade. If tokens precede the map, the first column holds a row's attention to them.
 pub fn grades(map: &Map) -> Vec<Grade> {
     let n = map.tokens.len();
     let mut paths = vec![String::new(); N_GRADES];
@@ -219,12 +226,12 @@ pub fn grades(map: &Map) -> Vec<Grade> {
     grades.map(|(index, path)| Grade { grade: index + 1, path }).collect()
 }
 
-/// What a row gives to a column, in thousandths.
+/// A row's attention to a column, in thousandths.
 pub fn cell(map: &Map, row: usize, column: usize) -> u16 {
     map.weights.get(row * map.tokens.len() + column).copied().unwrap_or(0)
 }
 
-/// Square roots: small shares are most of a map, and would all be one shade.
+/// The shade is proportional to the square root: most shares are small and would otherwise have the same shade.
 fn grade_of(thousandths: u16) -> usize {
     let share = (f64::from(thousandths.min(1000)) / 1000.0).sqrt();
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to the number of shades")]
@@ -232,24 +239,24 @@ fn grade_of(thousandths: u16) -> usize {
     grade
 }
 
-/// What a cell says.
+/// The description of a cell.
 pub fn cell_words(map: &Map, row: usize, column: usize) -> Option<Text> {
     let (from, to) = (map.tokens.get(row)?, map.tokens.get(column)?);
     (column <= row).then(|| text::demo_looks(visible(from), visible(to), share(cell(map, row, column))))
 }
 
-/// Thousandths as a person reads them.
+/// Formats thousandths as a percentage.
 pub fn share(thousandths: u16) -> String {
     text::table().number(&format!("{} %", decimal::ratio(u64::from(thousandths), 10, 1)))
 }
 
-/// A probability in millionths as a person reads it.
+/// Formats a probability in millionths as a percentage.
 pub fn percent(millionths: u32) -> String {
     let thousandths = u16::try_from(millionths.saturating_add(500) / 1000).unwrap_or(1000);
     if thousandths == 0 { format!("< {}", share(1)) } else { share(thousandths) }
 }
 
-/// A token so that blanks and line ends can be seen.
+/// A token with visible spaces and line breaks.
 pub fn visible(token: &str) -> String {
     token
         .chars()
@@ -262,8 +269,8 @@ pub fn visible(token: &str) -> String {
         .collect()
 }
 
-/// How a plan of a way ends: whether it fits, in a word. `gpu_bytes` is the GPU's memory, where a person said it.
-pub fn verdict(plan: &Plan, taken: Option<Way>, gpu_bytes: Option<u64>) -> String {
+/// A short statement of whether a backend's plan fits. `gpu_bytes` is the GPU's memory, if the user entered it.
+pub fn verdict(plan: &Plan, taken: Option<DemoBackend>, gpu_bytes: Option<u64>) -> String {
     let on_gpu = gpu_bytes.zip(plan.bytes).filter(|_| plan.way.is_webgpu());
     match (&plan.refusal, on_gpu) {
         (Some(refusal), _) => say(refusal),
@@ -276,21 +283,21 @@ pub fn verdict(plan: &Plan, taken: Option<Way>, gpu_bytes: Option<u64>) -> Strin
     }
 }
 
-/// What can be done after a failure.
+/// An action after a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WayOn {
-    /// The same once more.
+    /// Retry.
     Again,
-    /// The same on the CPU.
+    /// Retry on the CPU.
     OnCpu,
-    /// The same in the best way that fits.
+    /// Retry with the best backend that fits.
     Best,
-    /// The model that ships.
+    /// Return to the bundled model.
     Shipped,
 }
 
-/// The ways on from here, the best first, with what their buttons say.
-pub fn ways_on(failure: &Failure, has_files: bool, chosen: Option<Way>, on_webgpu: bool) -> Vec<(WayOn, Key)> {
+/// The actions after a failure, the best first, with their buttons' labels.
+pub fn ways_on(failure: &Failure, has_files: bool, chosen: Option<DemoBackend>, on_webgpu: bool) -> Vec<(WayOn, Key)> {
     let mut ways = Vec::new();
     if failure.kind == FailureKind::DoesNotFit && chosen.is_some() {
         ways.push((WayOn::Best, text::DEMO_BEST));
@@ -309,12 +316,12 @@ pub fn ways_on(failure: &Failure, has_files: bool, chosen: Option<Way>, on_webgp
     ways
 }
 
-/// Fewer make no rate.
+/// The fewest tokens for a rate.
 const N_TOKENS_MIN: u32 = 2;
 
 #[cfg(test)]
 mod tests {
-    use headroom_shared::demo::Head;
+    use headroom_protocol::demo::Head;
 
     use super::*;
 
@@ -327,32 +334,36 @@ mod tests {
     }
 
     #[test]
-    fn a_text_grows_and_another_begins_anew() {
+    fn new_text_replaces_previous() {
         let mut demo = Demo::default();
         demo.hear(began(&["O", "n"], 2));
         assert_eq!(demo.cut(), None);
         assert_eq!((demo.stage.clone(), demo.looked_at(None)), (Stage::Writing, None));
-        demo.hear(Tell::Wrote(Wrote { tokens: vec![token(7, "c"), token(8, "e")], n_tokens: 2, micros: 4000 }));
+        demo.hear(WorkerResponse::Wrote(TokenReport {
+            tokens: vec![token(7, "c"), token(8, "e")],
+            n_tokens: 2,
+            micros: 4000,
+        }));
         assert_eq!(demo.looked_at(None).map(|(at, token)| (at, token.id)), Some((3, 8)));
         assert_eq!(demo.looked_at(Some(2)).map(|(at, token)| (at, token.id)), Some((2, 7)));
         assert_eq!(demo.looked_at(Some(0)).map(|(at, _)| at), Some(3), "the prompt was not chosen");
         assert_eq!(demo.rate().as_deref(), Some("500"));
-        demo.hear(Tell::Ended(End::Length));
+        demo.hear(WorkerResponse::Ended(End::Length));
         assert_eq!(demo.stage, Stage::Ready);
         demo.hear(began(&[], 0));
         assert_eq!((demo.pieces.len(), demo.end, demo.rate()), (0, None, None));
     }
 
-    fn began(tokens: &[&str], n_tokens: u64) -> Tell {
+    fn began(tokens: &[&str], n_tokens: u64) -> WorkerResponse {
         let tokens = tokens.iter().map(|&token| token.to_owned()).collect();
-        Tell::Began(Began { tokens, n_tokens })
+        WorkerResponse::Began(PromptReport { tokens, n_tokens })
     }
 
     #[test]
-    fn a_prompt_that_is_not_seen_whole_is_told() {
+    fn a_prompt_that_is_not_seen_whole_is_reported() {
         let mut demo = Demo::default();
         demo.hear(began(&["O", "n"], 10_002));
-        demo.hear(Tell::Wrote(Wrote { tokens: vec![token(7, "c")], n_tokens: 1, micros: 4000 }));
+        demo.hear(WorkerResponse::Wrote(TokenReport { tokens: vec![token(7, "c")], n_tokens: 1, micros: 4000 }));
         let said = demo.cut().map(|text| say(&text)).expect("it is cut");
         assert!(said.contains("10,002") && said.contains("last 2,"), "{said}");
     }
@@ -366,10 +377,10 @@ mod tests {
     #[test]
     fn a_prompt_that_cannot_be_read_leaves_the_model() {
         let mut demo = Demo { stage: Stage::Ready, ..Demo::default() };
-        demo.hear(Tell::Failed(failure(FailureKind::Prompt)));
+        demo.hear(WorkerResponse::Failed(failure(FailureKind::Prompt)));
         assert_eq!(demo.stage, Stage::Ready);
         assert!(demo.refused.is_some());
-        demo.hear(Tell::Failed(failure(FailureKind::Device)));
+        demo.hear(WorkerResponse::Failed(failure(FailureKind::Device)));
         assert!(matches!(demo.stage, Stage::Failed(_)));
     }
 
@@ -384,7 +395,7 @@ mod tests {
         assert_eq!(ways(FailureKind::Files, true, false), [WayOn::Shipped]);
         assert_eq!(ways(FailureKind::Files, false, false), [WayOn::Again]);
         assert_eq!(ways(FailureKind::DoesNotFit, true, true), [WayOn::Shipped]);
-        let refused = ways_on(&failure(FailureKind::DoesNotFit), false, Some(Way::WebGpu), true);
+        let refused = ways_on(&failure(FailureKind::DoesNotFit), false, Some(DemoBackend::WebGpu), true);
         assert_eq!(refused, [(WayOn::Best, text::DEMO_BEST)]);
     }
 
@@ -392,12 +403,12 @@ mod tests {
     fn a_gpus_memory_decides_once_it_is_known() {
         let plan = |way| Plan { way, bytes: Some(3 << 20), refusal: None };
         let said = |way, taken, gpu_bytes| verdict(&plan(way), taken, gpu_bytes);
-        assert_eq!(said(Way::WebGpu, None, None), t(text::DEMO_FITS_MAYBE));
-        assert_eq!(said(Way::WebGpu, None, Some(3 << 20)), t(text::DEMO_FITS));
-        assert!(said(Way::WebGpu, None, Some(1 << 20)).contains("of your GPU"));
-        assert_eq!(said(Way::Cpu, None, Some(1 << 20)), t(text::DEMO_FITS));
-        assert_eq!(said(Way::WebGpu, Some(Way::WebGpu), None), t(text::DEMO_TAKEN));
-        let refused = Plan { refusal: Some(text::DEMO_NO_GPU.into()), ..plan(Way::WebGpu) };
+        assert_eq!(said(DemoBackend::WebGpu, None, None), t(text::DEMO_FITS_MAYBE));
+        assert_eq!(said(DemoBackend::WebGpu, None, Some(3 << 20)), t(text::DEMO_FITS));
+        assert!(said(DemoBackend::WebGpu, None, Some(1 << 20)).contains("of your GPU"));
+        assert_eq!(said(DemoBackend::Cpu, None, Some(1 << 20)), t(text::DEMO_FITS));
+        assert_eq!(said(DemoBackend::WebGpu, Some(DemoBackend::WebGpu), None), t(text::DEMO_TAKEN));
+        let refused = Plan { refusal: Some(text::DEMO_NO_GPU.into()), ..plan(DemoBackend::WebGpu) };
         assert_eq!(verdict(&refused, None, Some(1 << 30)), t(text::DEMO_NO_GPU));
     }
 
@@ -419,7 +430,7 @@ mod tests {
 
     #[test]
     fn a_bar_is_as_wide_as_its_scale() {
-        let tensor = |category, planned_bytes| Allocated {
+        let tensor = |category, planned_bytes| TensorSummary {
             name: "x".to_owned(),
             category,
             n: 1,

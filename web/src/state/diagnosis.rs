@@ -1,8 +1,8 @@
-//! What the page says of a pasted message.
+//! The diagnosis of a pasted message, in words.
 
-use headroom_shared::{
-    nanogpt::{Severity, Source, from_pasted_text},
-    oom::{Agreement, Diagnosis, Kind, Match, diagnose, shape},
+use headroom_planner::{
+    nanogpt::{Severity, Source},
+    oom::{Agreement, Diagnosis, Kind, Match, MatchingRun, Message, diagnose, shape},
     session::Options,
 };
 
@@ -10,79 +10,89 @@ use super::{
     answer::Reading,
     excerpt,
     fixes::{Rows, rows_of},
-    format,
-    session::{CONFIG_NAME, Session},
+    format, parse,
+    session::Session,
+    solving::OpenQuestion,
 };
 use crate::text::{self, say, t};
 
-/// Who holds a part of the card.
+/// A part of the GPU's memory.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Part {
-    /// Its place among the bands' colours.
+    /// The CSS class of its colour.
     pub band: &'static str,
-    /// Who.
+    /// The holder of the memory.
     pub label: &'static str,
-    /// How much.
+    /// The size, in bytes.
     pub bytes: u64,
 }
 
-/// A tensor it may be about.
+/// A tensor that may be the failed allocation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Candidate {
     /// Name, shape and dtype.
     pub tensor: String,
-    /// Where in the run.
+    /// The phase of the run.
     pub phase: &'static str,
     /// Whether the figures agree to the digit.
     pub exact: bool,
+    /// The runs that contain it: a description and a config each.
+    pub runs: Vec<(String, String)>,
 }
 
-/// The answer.
+/// The diagnosis as shown.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Shown {
-    /// What it means, in one or two sentences.
+pub struct ShownDiagnosis {
+    /// The meaning of the message, in one or two sentences.
     pub sentence: String,
     /// How well the run agrees, in a word; empty without a config.
     pub agreement: &'static str,
-    /// The message as it was found.
-    pub message: String,
-    /// How many messages there are, where there are several, and which this is.
+    /// The parsed message.
+    pub message: Option<Message>,
+    /// The number of messages and the position of this one; empty for a single message.
     pub several: String,
-    /// What is wrong with the config.
+    /// Why the text in the config's field was not used; empty if it was.
+    pub config_fault: &'static str,
+    /// Errors in the config.
     pub problems: Vec<String>,
-    /// The card, from left to right.
+    /// The figures in which the message and the config disagree.
+    pub differences: Vec<String>,
+    /// The parts of the GPU's memory, from left to right.
     pub parts: Vec<Part>,
-    /// The card in bytes, and what is asked for beyond what is free.
-    pub card_bytes: u64,
-    /// What is missing.
+    /// The GPU's memory, in bytes.
+    pub gpu_bytes: u64,
+    /// The bytes requested beyond the free memory.
     pub missing_bytes: u64,
     /// The tensors, the most probable first.
     pub candidates: Vec<Candidate>,
-    /// What to change, where the run is known.
+    /// The fixes, if the run is known.
     pub fixes: Option<Rows>,
-    /// The config file that has to be opened, by its name.
+    /// The name of the config file that has to be opened.
     pub unread: Option<String>,
-    /// The run on the card of the message, for the calculator; `None` without a config.
+    /// The bytes that the run needs beyond the GPU's memory, if known.
+    pub run_missing_bytes: Option<u64>,
+    /// The message, if no known run agrees with it.
+    pub unsolved: Option<OpenQuestion>,
+    /// The run on the message's GPU, for the calculator; `None` without a config.
     pub session: Option<Session>,
 }
 
-/// Diagnoses; `None` for an empty text. `options` are of the run that came along from the calculator; the message's GPU
-/// counts, not theirs.
-pub fn shown(pasted: &str, config: &str, options: &Options) -> Option<Shown> {
+/// Diagnoses a message; `None` for an empty text. `options` belong to the run from the calculator; the message's GPU
+/// overrides theirs.
+pub fn shown(pasted: &str, config: &str, options: &Options) -> Option<ShownDiagnosis> {
     if pasted.trim().is_empty() {
         return None;
     }
-    // A text without a setting would be a run of train.py's defaults, which nobody asked about.
+    // A text without a setting would be train.py's default run, which the user did not request.
     let is_run = Reading::of_text(config) == Reading::Run;
-    let given: Vec<Source> = if is_run { from_pasted_text(CONFIG_NAME, config).sources } else { vec![] };
+    let given: Vec<Source> = if is_run { parse(config).sources } else { vec![] };
     let is_refused = !is_run && !config.trim().is_empty();
     let diagnosis = diagnose(pasted, &given, options, false);
     let message = diagnosis.message();
     let explanation = &diagnosis.explanation;
     let session = session(&diagnosis, if is_run { config } else { "" });
-    let refused = is_refused.then(|| t(text::CONFIG_WITHOUT_SETTINGS).to_owned());
     let fixes = match (&explanation.plan, &diagnosis.resolved) {
-        (Some(plan), Some(_)) => {
+        (Some(plan), Some(_)) if !diagnosis.contradicts_fitting_run() => {
             let mut rows = rows_of(plan, &diagnosis.advice);
             if diagnosis.advises_another_run() {
                 rows.lead = format!("{} {}", t(text::FIXES_OF_THE_PLAN), rows.lead);
@@ -91,37 +101,51 @@ pub fn shown(pasted: &str, config: &str, options: &Options) -> Option<Shown> {
         }
         _ => None,
     };
-    Some(Shown {
+    Some(ShownDiagnosis {
         sentence: say(&explanation.text),
         agreement: match explanation.agreement {
-            Some(Agreement::Exact) => t(text::AGREES_EXACTLY),
+            Some(Agreement::Exact) if explanation.reserved_agrees => t(text::AGREES_EXACTLY),
+            Some(Agreement::Exact) => t(text::REQUESTED_AND_ALLOCATED_MATCH),
             Some(Agreement::Close) => t(text::AGREES_CLOSELY),
             Some(Agreement::None) => t(text::AGREES_NOT),
             None => "",
         },
-        message: message.map(|message| message.text.clone()).unwrap_or_default(),
+        message: message.cloned(),
         several: match diagnosis.report.n_messages {
             0 | 1 => String::new(),
             n if diagnosis.explains_last => say(&text::several_messages_last(n)),
             n => say(&text::several_messages(n)),
         },
-        problems: refused.into_iter().chain(problems(&diagnosis)).collect(),
+        config_fault: if is_refused { t(text::CONFIG_WITHOUT_SETTINGS) } else { "" },
+        problems: problems(&diagnosis),
+        differences: explanation.differences.iter().map(|difference| say(&difference.text())).collect(),
         parts: parts(&diagnosis),
-        card_bytes: explanation.arithmetic.total.unwrap_or(0),
+        gpu_bytes: explanation.arithmetic.total.unwrap_or(0),
         missing_bytes: explanation.arithmetic.missing.unwrap_or(0),
         candidates: explanation.matches.iter().map(candidate).collect(),
         fixes,
-        unread: diagnosis.resolved.as_ref().and_then(|resolved| resolved.settings.unread.first().cloned()),
+        run_missing_bytes: explanation
+            .plan
+            .as_ref()
+            .filter(|plan| !plan.fits)
+            .and_then(|plan| plan.headroom_bytes.is_negative().then(|| plan.headroom_bytes.unsigned_abs())),
+        unsolved: message.filter(|message| message.kind == Kind::Pytorch && diagnosis.is_unsolved()).map(|message| {
+            OpenQuestion {
+                message: message.clone(),
+                hint: diagnosis.report.phase_hint,
+                options: diagnosis.options.clone(),
+                is_another_run: explanation.agreement.is_some(),
+            }
+        }),
+        unread: diagnosis
+            .resolved
+            .as_ref()
+            .and_then(|resolved| resolved.settings.unread.first().map(|file| file.name.clone())),
         session,
     })
 }
 
-/// Whether a config would say more.
-pub fn wants_config(shown: &Shown) -> bool {
-    shown.agreement.is_empty() && !shown.candidates.is_empty()
-}
-
-/// What is wrong with the config, where something is.
+/// Errors in the config.
 fn problems(diagnosis: &Diagnosis) -> Vec<String> {
     let Some(resolved) = &diagnosis.resolved else { return vec![] };
     let of_text = resolved.settings.problems.as_slice().iter();
@@ -137,7 +161,7 @@ fn problems(diagnosis: &Diagnosis) -> Vec<String> {
         .collect()
 }
 
-/// More than these nobody reads at once.
+/// The most problems listed at once.
 const MAX_PROBLEMS: usize = 5;
 
 fn candidate(found: &Match) -> Candidate {
@@ -145,6 +169,15 @@ fn candidate(found: &Match) -> Candidate {
         tensor: say(&text::tensor(found.tensor.clone(), shape(&found.shape), found.dtype.name())),
         phase: found.phase.map_or("", |phase| t(phase.text_in())),
         exact: found.exact,
+        runs: found.runs.iter().map(|run| (run_words(run), run.config())).collect(),
+    }
+}
+
+fn run_words(run: &MatchingRun) -> String {
+    match (run.batch, run.n_embd) {
+        (Some((batch_size, block_size)), _) => format!("{batch_size} × {block_size}"),
+        (None, Some(n_embd)) => format!("n_embd {n_embd}"),
+        (None, None) => String::new(),
     }
 }
 
@@ -170,10 +203,10 @@ fn parts(diagnosis: &Diagnosis) -> Vec<Part> {
 /// The run as the calculator opens it.
 fn session(diagnosis: &Diagnosis, config: &str) -> Option<Session> {
     let resolved = diagnosis.resolved.as_ref()?;
-    // Links to the calculator read the text several times: a long one goes along by its settings.
+    // Links to the calculator parse the text several times: a long text is replaced by its settings.
     let by_settings = config.trim().is_empty() || excerpt::is_long(config);
     let text = if by_settings { resolved.settings.to_config() } else { config.to_owned() };
-    Some(Session { text, options: diagnosis.options.clone() })
+    Some(Session::new(text, diagnosis.options.clone()))
 }
 
 /// A part in words, for the bar's legend.
@@ -192,27 +225,34 @@ mod tests {
     #[test]
     fn a_message_alone_has_candidates_and_asks_for_the_config() {
         let shown = shown(MESSAGE, "", &Options::default()).expect("an answer");
-        assert!(wants_config(&shown) && shown.fixes.is_none() && shown.session.is_none());
+        assert!(shown.unsolved.is_some() && shown.fixes.is_none() && shown.session.is_none());
         assert_eq!(shown.candidates[0].tensor, "logits (65536, 50304) bfloat16");
-        assert_eq!(shown.parts.iter().map(|part| part.bytes).sum::<u64>(), shown.card_bytes);
+        assert_eq!(shown.parts.iter().map(|part| part.bytes).sum::<u64>(), shown.gpu_bytes);
     }
 
     #[test]
     fn with_its_config_it_is_explained_to_the_digit() {
         let shown = shown(MESSAGE, "batch_size = 64\ngradient_accumulation_steps = 1\n", &Options::default())
             .expect("an answer");
-        assert_eq!(shown.agreement, t(text::AGREES_EXACTLY));
+        assert_eq!(shown.agreement, t(text::REQUESTED_AND_ALLOCATED_MATCH));
         let session = shown.session.expect("a run");
         assert_eq!(session.options.gpu, "GeForce RTX 4070");
         assert!(shown.fixes.is_some_and(|fixes| fixes.fixes[0].fits));
     }
 
     #[test]
+    fn example_agrees_with_its_config() {
+        let example = shown(text::EXAMPLE_MESSAGE, text::EXAMPLE_CONFIG, &Options::default()).expect("an answer");
+        assert_eq!(example.agreement, t(text::AGREES_EXACTLY));
+    }
+
+    #[test]
     fn a_description_is_understood_or_refused() {
         let understood = shown(MESSAGE, "124M, batch 64", &Options::default()).expect("an answer");
-        assert_eq!(understood.agreement, t(text::AGREES_EXACTLY), "{}", understood.sentence);
+        assert_eq!(understood.agreement, t(text::REQUESTED_AND_ALLOCATED_MATCH), "{}", understood.sentence);
         let refused = shown(MESSAGE, "my run on a toaster", &Options::default()).expect("an answer");
-        assert_eq!(refused.problems, [t(text::CONFIG_WITHOUT_SETTINGS)]);
+        assert_eq!(refused.config_fault, t(text::CONFIG_WITHOUT_SETTINGS));
+        assert_eq!(refused.unsolved, shown(MESSAGE, "", &Options::default()).expect("an answer").unsolved);
         assert!(refused.fixes.is_none() && refused.agreement.is_empty() && refused.session.is_none());
     }
 
@@ -223,6 +263,14 @@ mod tests {
         assert_eq!(shown.unread.as_deref(), Some("config/mine.py"));
         assert!(shown.fixes.is_none() && shown.agreement.is_empty());
         assert!(shown.problems[0].contains("config/mine.py"), "{:?}", shown.problems);
+    }
+
+    #[test]
+    fn config_that_fits_is_compared_with_the_message() {
+        let shown = shown(MESSAGE, "batch_size = 8\n", &Options::default()).expect("an answer");
+        assert_eq!(shown.agreement, t(text::AGREES_NOT));
+        assert!(shown.differences[0].contains("6.14 GiB in your message"), "{:?}", shown.differences);
+        assert!(shown.fixes.is_none() && shown.unsolved.is_some_and(|unsolved| unsolved.is_another_run));
     }
 
     #[test]

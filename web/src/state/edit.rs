@@ -1,38 +1,44 @@
-//! Edits of the form, written into the text: a config keeps its comments, a command keeps its shape, and a log, which
-//! nobody edits, becomes a config.
+//! Edits of the form, written into the text. A config keeps its comments and a command keeps its form. A log becomes a
+//! config.
 
-use headroom_shared::nanogpt::{PastedKind, Value, from_pasted_text, patch};
+use headroom_planner::nanogpt::{PastedKind, Settings, VOCABULARY_COMMENT, Value, defaults, patch};
 
-use super::session::CONFIG_NAME;
+use super::{parse, read_settings};
 
-/// The text with those keys set.
+/// The key of the vocabulary size, which nanoGPT reads from the data set.
+const VOCABULARY: &str = "vocab_size";
+
+/// Returns the text with the given keys set.
 pub fn set(text: &str, changes: &[(&str, Value)]) -> String {
     set_because(text, changes, "")
 }
 
-/// The same; changed lines of a config say why. A command has no room for that.
+/// Does the same as [`set`], and adds a comment with the reason to the changed lines of a config. Commands get no
+/// comment.
 pub fn set_because(text: &str, changes: &[(&str, Value)], why: &str) -> String {
-    let edited = match from_pasted_text(CONFIG_NAME, text).kind {
+    let edited = match parse(text).kind {
         PastedKind::Config => Some(set_in_config(text, changes, why)),
         PastedKind::Command => changes.iter().try_fold(text.to_owned(), |text, change| set_in_command(&text, change)),
-        PastedKind::Log | PastedKind::Words => None,
+        PastedKind::Log | PastedKind::Words | PastedKind::Json | PastedKind::Unsupported => None,
     };
     edited.filter(|edited| holds(edited, changes)).unwrap_or_else(|| set_in_config(&as_config(text), changes, why))
 }
 
-/// What a command or a log comes to, as a config.
+/// Converts a command or a log to a config.
 pub fn as_config(text: &str) -> String {
-    from_pasted_text(CONFIG_NAME, text).read().to_config()
+    read_settings(text).to_config()
 }
 
-/// The text without any line or argument that sets the key. What sets it in another way stays.
+/// The text without any line or argument that sets the key. Other ways to set the key remain.
 pub fn unset(text: &str, key: &str) -> String {
     let sets = |line: &str| {
         let rest = line.strip_prefix(key).map(str::trim_start);
         rest.is_some_and(|rest| rest.starts_with('=') && !rest.starts_with("=="))
     };
     let flag = format!("--{key}=");
-    let mut without: String = text.split_inclusive('\n').filter(|line| !sets(line)).collect();
+    let is_comment = |line: &str| key == VOCABULARY && line.starts_with(VOCABULARY_COMMENT);
+    let lines = text.split_inclusive('\n').filter(|line| !sets(line) && !is_comment(line));
+    let mut without: String = lines.collect();
     while let Some((start, end)) = words(&without).into_iter().find(|(start, _)| without[*start..].starts_with(&flag)) {
         let start = without[..start].trim_end_matches(' ').len();
         without.replace_range(start..end, "");
@@ -41,7 +47,7 @@ pub fn unset(text: &str, key: &str) -> String {
 }
 
 fn holds(text: &str, changes: &[(&str, Value)]) -> bool {
-    let settings = from_pasted_text(CONFIG_NAME, text).read();
+    let settings = read_settings(text);
     changes.iter().all(|(key, value)| settings.value(key).as_ref() == Some(value))
 }
 
@@ -50,8 +56,12 @@ fn set_in_config(text: &str, changes: &[(&str, Value)], why: &str) -> String {
     patch(text, &changes)
 }
 
-/// Rewrites the last `--key=value`, or adds one after the last argument of `train.py`.
+/// Rewrites the last `--key=value`, or adds one after the last argument of `train.py`. The vocabulary, which is no
+/// argument of nanoGPT, is a comment above the command.
 fn set_in_command(text: &str, (key, value): &(&str, Value)) -> Option<String> {
+    if *key == VOCABULARY {
+        return Some(format!("{VOCABULARY_COMMENT}{value}\n{}", unset(text, VOCABULARY)));
+    }
     let argument = format!("--{key}={}", shell_value(value)?);
     let flag = format!("--{key}=");
     let words = words(text);
@@ -66,7 +76,7 @@ fn set_in_command(text: &str, (key, value): &(&str, Value)) -> Option<String> {
     Some(format!("{} {argument}{}", &text[..end], &text[end..]))
 }
 
-/// Words between spaces, quotes kept together, as byte ranges.
+/// The byte ranges of words between spaces. Quoted text is one word.
 fn words(text: &str) -> Vec<(usize, usize)> {
     let mut words = Vec::new();
     let mut start = None;
@@ -89,15 +99,44 @@ fn words(text: &str) -> Vec<(usize, usize)> {
     words
 }
 
-/// A value as nanoGPT's configurator takes it from a shell; `None` where it would need quotes inside quotes.
-pub fn shell_value(value: &Value) -> Option<String> {
+/// A key and its value as an argument that nanoGPT's configurator accepts beside the configs that set `base`. `None` if
+/// no argument has the value.
+pub fn argument(key: &str, value: &Value, base: &Settings) -> Option<String> {
+    Some(format!("--{key}={}", shell_value(&accepted(key, value, base)?)?))
+}
+
+/// The equivalent value of the type that the configurator accepts: the type of the value that the argument replaces.
+pub fn accepted(key: &str, value: &Value, base: &Settings) -> Option<Value> {
+    let replaced = base.value(key).map(|replaced| replaced.type_name());
+    let expected = replaced.or_else(|| Some(defaults::find(key)?.default.type_name()))?;
+    match (value, expected) {
+        (value, expected) if value.type_name() == expected => Some(value.clone()),
+        // train.py only uses `if key:`.
+        (value, "bool") => value.truthy().map(Value::Bool),
+        (Value::Int(int), "float") => Some(Value::Float(*int as f64)),
+        #[expect(clippy::cast_possible_truncation, reason = "whole, and exact as an integer")]
+        (Value::Float(float), "int") if float.fract() == 0.0 && float.abs() < 9e15 => Some(Value::Int(*float as i64)),
+        _ => None,
+    }
+}
+
+/// A value as nanoGPT's configurator reads it from a shell. `None` if it would need nested quotes, or if the
+/// configurator cannot read it.
+fn shell_value(value: &Value) -> Option<String> {
     let text = value.to_python_str()?;
-    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./+".contains(c);
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./+".contains(c);
     match value {
-        // The configurator evaluates what looks like a literal; a string that does is quoted twice.
-        Value::Str(_) if !text.starts_with(|c: char| c.is_ascii_alphabetic()) || !text.chars().all(plain) => {
-            (!text.contains(['"', '\'', '\\', '$', '`', '!'])).then(|| format!("\"'{text}'\""))
+        // The configurator evaluates text that looks like a literal, so such a string is quoted twice.
+        Value::Str(_)
+            if !text.starts_with(|c: char| c.is_ascii_alphabetic())
+                || !text.chars().all(is_plain)
+                || matches!(&*text, "True" | "False" | "None") =>
+        {
+            let is_quotable = |c: char| !c.is_control() && !"\"'\\$`!=".contains(c);
+            text.chars().all(is_quotable).then(|| format!("\"'{text}'\""))
         }
+        // No literal has the value.
+        Value::Float(float) if !float.is_finite() => None,
         _ => Some(text),
     }
 }

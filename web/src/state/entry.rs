@@ -1,22 +1,66 @@
-//! What a person types into a field: taken where it can be understood, else answered with what would be.
+//! Parsing of the form's fields. Invalid input yields the expected format.
 
-use headroom_shared::{
-    decimal,
-    memory::message::TorchVersion,
-    session::Options,
-    text::Key,
+use headroom_planner::{memory::message::TorchVersion, session::Options};
+use headroom_text::{
+    Key, decimal,
     units::{GIB, parse_size},
 };
+use leptos::prelude::*;
 
-/// What a field would take, where it does not take what was typed.
+/// The expected format, if the input is invalid.
 pub type Fault = Option<Key>;
 
-/// More than any card or host has; beyond it a size is a slip.
+/// The fields of a form whose text is invalid, by label, with the expected format. While there is one, the form has no
+/// answer.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Faults(RwSignal<Vec<(&'static str, Key)>>, RwSignal<u32>);
+
+impl Faults {
+    /// The first invalid field.
+    pub fn first(self) -> Option<(&'static str, Key)> {
+        self.0.with(|faults| faults.first().copied())
+    }
+
+    /// The fault of a field.
+    pub fn of(self, label: &str) -> Fault {
+        self.0.with(|faults| faults.iter().find(|(of, _)| *of == label).map(|(_, expected)| *expected))
+    }
+
+    /// Sets or clears the fault of a field.
+    pub fn set(self, label: &'static str, fault: Fault) {
+        let known = self.0.with_untracked(|faults| faults.iter().find(|(of, _)| *of == label).map(|(_, key)| *key));
+        if known != fault {
+            self.0.update(|faults| {
+                faults.retain(|(of, _)| *of != label);
+                faults.extend(fault.map(|expected| (label, expected)));
+            });
+        }
+    }
+
+    /// Clears every fault: the fields show the values of the session again.
+    pub fn clear(self) {
+        self.0.set(Vec::new());
+        self.reset();
+    }
+
+    /// Makes each valid field show the value of the session, also the field with the focus. A restored run or an action
+    /// elsewhere changed the value, not the text in the field.
+    pub fn reset(self) {
+        self.1.update(|n| *n = n.wrapping_add(1));
+    }
+
+    /// The number of calls of [`Faults::reset`], tracked.
+    pub fn n_resets(self) -> u32 {
+        self.1.get()
+    }
+}
+
+/// More memory than any GPU or host has; a larger size is a typing error.
 const BYTES_MAX: u64 = 1024 * GIB;
-/// Whole numbers are exact floats up to here.
+/// The largest count; whole numbers up to here are exact as floats.
 const COUNT_MAX: f64 = 9.0e15;
 
-/// Bytes of a size with its unit, or of a number alone, which is of `unit`.
+/// The bytes of a size with a unit, or of a bare number in `unit`.
 pub fn size(typed: &str, unit: &str) -> Option<u64> {
     let mut typed = with_point(typed)?;
     if typed.ends_with(|c: char| c.is_ascii_digit() || c == '.') {
@@ -25,7 +69,7 @@ pub fn size(typed: &str, unit: &str) -> Option<u64> {
     parse_size(&typed).ok().filter(|bytes| *bytes <= BYTES_MAX)
 }
 
-/// A whole number from `min` up; 8, 8.0 and 8e0 are the same.
+/// Parses a whole number from `min` up; 8, 8.0 and 8e0 are the same.
 pub fn count(typed: &str, min: i64) -> Option<i64> {
     let number = decimal::parse(typed.trim())?;
     let is_count = number.fract() == 0.0 && (min as f64..=COUNT_MAX).contains(&number);
@@ -33,17 +77,17 @@ pub fn count(typed: &str, min: i64) -> Option<i64> {
     is_count.then_some(number as i64)
 }
 
-/// A number from 0 to 1.
+/// Parses a number from 0 to 1.
 pub fn share(typed: &str) -> Option<f64> {
     number(typed).filter(|share| (0.0..=1.0).contains(share))
 }
 
-/// Any number.
+/// Parses any number.
 pub fn number(typed: &str) -> Option<f64> {
     decimal::parse(&with_point(typed)?)
 }
 
-/// A version of PyTorch; nothing is the one the figures are of.
+/// Parses a version of PyTorch; an empty text is the default version.
 pub fn torch(typed: &str) -> Option<String> {
     match typed.trim() {
         "" => Some(Options::default().torch),
@@ -51,7 +95,7 @@ pub fn torch(typed: &str) -> Option<String> {
     }
 }
 
-/// With a point in the place of a decimal comma; `None` where the comma may as well part thousands.
+/// Replaces a decimal comma by a point; `None` if the comma may be a thousands separator.
 fn with_point(typed: &str) -> Option<String> {
     let typed = typed.trim();
     let Some((whole, rest)) = typed.split_once(',') else { return Some(typed.to_owned()) };
@@ -62,7 +106,7 @@ fn with_point(typed: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use headroom_shared::units::MIB;
+    use headroom_text::units::MIB;
 
     #[test]
     fn sizes_are_taken_as_people_write_them() {
@@ -83,8 +127,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_size_is_not_guessed_at() {
-        // A comma before three digits is a decimal comma to some and parts thousands for others.
+    fn invalid_size_is_not_guessed() {
+        // A comma before three digits is ambiguous: a decimal comma or a thousands separator.
         for typed in
             ["", "abc", "-1", "1,024", "1.024,5", "1,2,3", "1e3", "1024.1", "2 parsecs", "NaN", "inf", "\u{ff12}"]
         {

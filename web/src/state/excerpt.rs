@@ -1,27 +1,27 @@
-//! What a field shows of a text that is too long for it.
+//! Excerpts of texts that are too long for a field.
 
-/// The longest text, in bytes, that a field shows whole: browsers lay that out in a few milliseconds.
+/// The longest text, in bytes, that a field shows whole. Browsers lay it out in a few milliseconds.
 pub const WHOLE_BYTES_MAX: usize = 64 * 1024;
-/// Bytes of the beginning and of the end that are shown of a longer one.
+/// The bytes of the beginning and of the end that are shown of a longer text.
 const PART_BYTES: usize = 2048;
 
 /// A text as a field shows it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Excerpt {
-    /// What the field shows.
+    /// The shown text.
     pub text: String,
-    /// The size of the whole text, where only parts of it are shown.
+    /// The size of the whole text in bytes, if only parts of it are shown.
     pub n_bytes: Option<u64>,
-    /// Its lines; 0 where it is shown whole.
+    /// The number of lines of the whole text; 0 if it is shown whole.
     pub n_lines: u64,
 }
 
-/// Whether a field shows only parts of it.
+/// Returns whether a field shows only parts of the text.
 pub const fn is_long(text: &str) -> bool {
     text.len() > WHOLE_BYTES_MAX
 }
 
-/// The text itself, or the beginning and the end of a long one.
+/// Returns the text itself, or the beginning and the end of a long one.
 pub fn of(text: &str) -> Excerpt {
     if !is_long(text) {
         return Excerpt { text: text.to_owned(), ..Excerpt::default() };
@@ -35,7 +35,7 @@ pub fn of(text: &str) -> Excerpt {
     }
 }
 
-/// The part of a text around the first place that has `words`, in any case, at most `bytes_max` long.
+/// The part of a text around the first occurrence of `words`, ignoring case, at most `bytes_max` long.
 pub fn around<'a>(text: &'a str, words: &str, bytes_max: usize) -> &'a str {
     if text.len() <= bytes_max {
         return text;
@@ -45,7 +45,8 @@ pub fn around<'a>(text: &'a str, words: &str, bytes_max: usize) -> &'a str {
     &text[start..text.floor_char_boundary(start + bytes_max)]
 }
 
-/// Where a caret in `before` stands in `after`, in UTF-16 code units. Both have the same lines, with ends cut off some.
+/// Maps a caret position in `before` to `after`, in UTF-16 code units. Both texts have the same lines, except that some
+/// are cut off at the end.
 pub fn moved_caret(before: &str, after: &str, caret: u32) -> u32 {
     let units = |line: &str| u32::try_from(line.encode_utf16().count()).unwrap_or(u32::MAX);
     let (mut old, mut new) = (0, 0);

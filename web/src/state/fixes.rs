@@ -1,14 +1,20 @@
-//! Fixes as the page shows them, and a fix made.
+//! Fixes as the page shows them, and their application.
 
 use std::sync::Arc;
 
-use headroom_shared::{
-    advice::{Advice, ByHand, Change, Fix, advise, needs_text},
+use headroom_planner::{
+    advice::{Advice, ByHand, Change, Fix, advise_keeping, time_text},
     memory::message::TorchVersion,
     plan::Plan,
 };
 
-use super::{answer::Answer, edit, format, needs, session::Session};
+use super::{
+    answer::PlannedSession,
+    edit, format,
+    needs::{self, Needs},
+    read_settings,
+    session::Session,
+};
 use crate::text::{self, say, t};
 
 /// One fix in words.
@@ -16,35 +22,38 @@ use crate::text::{self, say, t};
 pub struct Row {
     /// Its id, for tests.
     pub id: String,
-    /// What is set.
+    /// The settings that it changes.
     pub settings: String,
-    /// What it does to the card, to training, and to the time.
+    /// Its effect on GPU memory, on training, and on time.
     pub facts: String,
-    /// Why it helps and what it costs.
+    /// Its benefit and its cost.
     pub reason: String,
-    /// What is done by hand: what it is, and the code or the variable, if any.
+    /// The manual steps: a description, and the code or the environment variable, if any.
     pub by_hand: Vec<(&'static str, String)>,
-    /// Whether it suffices.
+    /// Whether the fix suffices.
     pub fits: bool,
-    /// What a press changes.
+    /// The changes that the button applies.
     pub changes: Vec<Change>,
 }
 
-/// All there is to say.
+/// The fixes and the text around them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rows {
     /// The fixes, best first.
     pub fixes: Vec<Row>,
-    /// What is said above or instead of them.
+    /// The text above or instead of the fixes.
     pub lead: String,
-    /// The largest micro-batch, where a run fits with more than it has.
+    /// The largest micro-batch, if a larger one than the run's fits.
     pub larger: Option<u64>,
+    /// Whether the run fits and has no fix, so that the text is about its room to grow.
+    pub has_room: bool,
 }
 
-/// Advice on an answer, in words; `None` where there is no plan.
-pub fn rows(answer: &Answer, session: &Session) -> Option<Rows> {
+/// Advice on an answer, in words; `None` without a plan.
+pub fn rows(answer: &PlannedSession, session: &Session) -> Option<Rows> {
     let plan = answer.plan()?;
-    Some(rows_of(plan, &advise(&answer.resolved.settings, &session.options, plan)))
+    let settings = &answer.resolved.settings;
+    Some(rows_of(plan, &advise_keeping(settings, &session.options, plan, session.own_tokens(settings))))
 }
 
 /// Advice in words.
@@ -61,7 +70,8 @@ pub fn rows_of(plan: &Plan, advice: &Advice) -> Rows {
         fits: fix.fits,
         changes: fix.changes.clone(),
     };
-    Rows { fixes: advice.fixes.iter().map(row).collect(), lead, larger }
+    let fixes: Vec<_> = advice.fixes.iter().map(row).collect();
+    Rows { has_room: plan.fits && fixes.is_empty(), fixes, lead, larger }
 }
 
 fn lead(advice: &Advice, plan: &Plan, larger: Option<u64>) -> String {
@@ -73,23 +83,20 @@ fn lead(advice: &Advice, plan: &Plan, larger: Option<u64>) -> String {
         (true, Some(size)) => largest(size),
         (true, None) => t(text::NO_SURE_BATCH).to_owned() + &more(),
         (false, size) if advice.keeps_model() => size.map_or_else(String::new, largest),
-        (false, _) => match advice.smallest_card {
-            Some(card) => say(&text::nothing_fits_but(&*card.name)),
+        (false, _) => match advice.smallest_gpu {
+            Some(gpu) => say(&text::nothing_fits_but(&*gpu.name)),
             None => t(text::NOTHING_FITS).to_owned(),
         },
     }
 }
 
-/// `batch_size 8 · gradient_accumulation_steps 64`.
+/// The changes in words, one per line, such as `batch_size = 8`.
 fn settings(changes: &[Change]) -> String {
-    let words: Vec<String> = changes
-        .iter()
-        .map(|change| match change {
-            Change::Key(key, value) => format!("{key} = {value}"),
-            Change::Switch(switch) => t(switch.text()).to_owned(),
-        })
-        .collect();
-    words.join("\n")
+    let lines = changes.iter().map(|change| match change {
+        Change::Key(key, value) => format!("{key} = {value}"),
+        Change::Switch(switch) => t(switch.text()).to_owned(),
+    });
+    lines.reduce(|text, line| text + "\n" + &line).unwrap_or_default()
 }
 
 fn by_hand(change: &Change, torch: TorchVersion) -> Option<(&'static str, String)> {
@@ -104,20 +111,16 @@ fn facts(fix: &Fix) -> String {
     let effect = t(fix.effect().text());
     let size = format::size(fix.headroom_bytes.unsigned_abs());
     let outcome = say(&if fix.fits { text::fix_leaves(size) } else { text::fix_lacks(size) });
-    let mut facts = vec![outcome, effect.to_owned(), format!("−{}", format::size(fix.saves_bytes))];
-    facts.extend(fix.step_time_ratio.map(|ratio| say(&text::fix_time(percent(ratio)))));
-    facts.join(" · ")
+    let mut facts = vec![outcome, effect.to_owned(), say(&text::fix_saves(format::size(fix.saves_bytes)))];
+    facts.extend(fix.step_time_ratio.map(|ratio| say(&time_text(ratio))));
+    // A fact stays on one line, followed by the dot.
+    let facts = facts.iter().map(|fact| fact.replace(' ', "\u{a0}"));
+    facts.reduce(|line, fact| line + "\u{a0}· " + &fact).unwrap_or_default()
 }
 
-/// A ratio of times as whole percents.
-fn percent(ratio: f64) -> u64 {
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped")]
-    let percent = (ratio * 100.0).round().clamp(1.0, 100_000.0) as u64;
-    percent
-}
-
-/// The session with the changes made; changed lines of a config say for which card, and what else that needs.
-pub fn applied(session: &Session, changes: &[Change], card: &str) -> Session {
+/// The session with the changes applied. Comments on the changed lines of a config name the GPU and the other
+/// requirements.
+pub fn applied(session: &Session, changes: &[Change], gpu: &str) -> Session {
     let mut after = session.clone();
     let keys: Vec<_> = changes
         .iter()
@@ -130,30 +133,32 @@ pub fn applied(session: &Session, changes: &[Change], card: &str) -> Session {
         })
         .collect();
     if !keys.is_empty() {
+        after.record.add(&read_settings(&session.text), &keys);
         after.text = edit::set(&session.text, &keys);
-        let needed = needs::of_session(&after);
-        let why = match needed.is_empty() {
-            true => text::fix_why(card),
-            false => text::fix_why_needs(card, needs_text(&needed, text::table())),
+        let needs = Needs::of_session(&after);
+        let why = match needs.is_empty() {
+            true => text::fix_why(gpu),
+            false => text::fix_why_needs(gpu, needs.in_full()),
         };
         after.text = edit::set_because(&session.text, &keys, &say(&why));
     }
     after.text = needs::noted(&after);
+    after.record.comments_for = after.fragment();
     after
 }
 
-/// Rows that are handed around; two are equal if they are the same.
+/// Shared rows. Two are equal if they are the same.
 pub type SharedRows = Option<Arc<Rows>>;
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use headroom_shared::{advice::Switch, nanogpt::Value};
+    use headroom_planner::{advice::RunSwitch, nanogpt::Value};
 
     fn ask(text: &str) -> (Session, Rows) {
         let mut session = Session { text: text.into(), ..Session::default() };
         session.options.other_processes_bytes = 2 << 30;
-        let rows = rows(&Answer::of(&session), &session).expect("a plan");
+        let rows = rows(&PlannedSession::of(&session), &session).expect("a plan");
         (session, rows)
     }
 
@@ -163,7 +168,7 @@ mod tests {
         let best = &rows.fixes[0];
         assert!(best.fits);
         let after = applied(&session, &best.changes, "RTX 4070");
-        assert!(Answer::of(&after).plan().is_some_and(|plan| plan.fits), "{}", after.text);
+        assert!(PlannedSession::of(&after).plan().is_some_and(|plan| plan.fits), "{}", after.text);
         assert!(after.text.contains("# headroom: fits RTX 4070"), "{}", after.text);
     }
 
@@ -178,12 +183,38 @@ mod tests {
     }
 
     #[test]
+    fn a_changed_line_names_the_variable_that_it_counts_on() {
+        let (session, _) = ask("batch_size = 64\n");
+        let changes = [Change::Key("batch_size", Value::Int(10)), Change::Switch(RunSwitch::ExpandableSegments)];
+        let after = applied(&session, &changes, "RTX 4070");
+        let variable = "needs PYTORCH_ALLOC_CONF=expandable_segments:True";
+        let expected =
+            format!("# headroom (env): {variable}\nbatch_size = 10  # headroom: fits RTX 4070, {variable}\n");
+        assert_eq!(after.text, expected);
+    }
+
+    #[test]
     fn a_changed_line_names_the_change_to_the_code_that_it_counts_on() {
         let (session, _) = ask("batch_size = 64\n");
-        let changes = [Change::Key("batch_size", Value::Int(20)), Change::Switch(Switch::ChunkedLoss)];
+        let changes = [Change::Key("batch_size", Value::Int(20)), Change::Switch(RunSwitch::ChunkedLoss)];
         let after = applied(&session, &changes, "RTX 4070");
         let line = "batch_size = 20  # headroom: fits RTX 4070, needs 1 change to model.py: chunked cross-entropy";
         assert!(after.text.lines().any(|other| other == line), "{}", after.text);
+    }
+
+    #[test]
+    fn a_fix_applied_again_keeps_the_tokens_that_a_person_set() {
+        let (session, _) = ask("batch_size = 64\ngradient_accumulation_steps = 1\n");
+        let mut after = session;
+        for _ in 0..3 {
+            let rows = rows(&PlannedSession::of(&after), &after).expect("a plan");
+            let micro_batch = rows.fixes.iter().find(|row| row.id == "micro_batch").expect("it is offered");
+            after = applied(&after, &micro_batch.changes, "RTX 4070");
+            let answer = PlannedSession::of(&after);
+            let tokens = answer.count("batch_size").zip(answer.count("gradient_accumulation_steps"));
+            assert_eq!(tokens.map(|(batch, steps)| batch * steps), Some(64), "{}", after.text);
+            after.set_keys(&[("batch_size", Value::Int(64))]);
+        }
     }
 
     #[test]
@@ -197,5 +228,15 @@ mod tests {
     fn a_run_that_fits_says_how_far_it_goes() {
         let (_, rows) = ask("batch_size = 2\n");
         assert!(rows.fixes.is_empty() && rows.larger.is_some_and(|larger| larger > 4) && !rows.lead.is_empty());
+        assert!(rows.has_room);
+    }
+
+    #[test]
+    fn run_that_no_change_makes_fit_has_no_room_to_grow() {
+        let mut session = Session { text: "batch_size = 1\nn_layer = 1\n".into(), ..Session::default() };
+        session.options.vram_bytes = Some(1 << 20);
+        let rows = rows(&PlannedSession::of(&session), &session).expect("a plan");
+        assert!(rows.lead.starts_with("No change that keeps the model makes it fit"), "{rows:?}");
+        assert!(rows.fixes.iter().all(|fix| !fix.fits) && !rows.has_room, "{rows:?}");
     }
 }

@@ -1,55 +1,62 @@
-//! Bytes, shapes and names as the page writes them.
+//! Formatting of bytes, shapes and names.
 
-use headroom_shared::{decimal, plan::basis::Certainty, units};
+use headroom_planner::{oom, plan::basis::Certainty};
+use headroom_text::{decimal, units};
 
-use crate::text;
+use crate::text::{self, t};
 
-/// A size for a person: GiB with two decimals, MiB below one GiB.
+/// A human-readable size with two decimals and grouped digits: TiB from 1 TiB, MiB below 1 GiB, else GiB.
 pub fn size(bytes: u64) -> String {
-    text::table().number(&units::human_size(bytes))
+    let (size, table) = (units::human_size(bytes), text::table());
+    match size.split_once('.') {
+        Some((whole, rest)) => table.number(whole) + &table.number(&format!(".{rest}")),
+        None => table.number(&size),
+    }
 }
 
-/// A size with its sign, for what is left or missing.
+/// A size with its sign, for free or missing memory.
 pub fn signed_size(bytes: i64) -> String {
     let magnitude = size(bytes.unsigned_abs());
     if bytes < 0 { format!("−{magnitude}") } else { magnitude }
 }
 
-/// The exact count, grouped by thousands: what a size shows on hover.
+/// The exact number of bytes, grouped by thousands, as a size shows it on hover.
 pub fn exact_bytes(bytes: u64) -> String {
-    format!("{} {}", grouped(bytes), text::t(text::BYTES))
+    format!("{} {}", grouped(bytes), t(text::BYTES))
 }
 
-/// Digits in groups of three.
+/// Formats a number in groups of three digits.
 pub fn grouped(number: u64) -> String {
     text::table().grouped(number)
 }
 
-/// A shape as PyTorch writes it; a scalar is `()`.
+/// A shape in PyTorch's notation; a scalar is `()`.
 pub fn shape(axes: &[u64]) -> String {
     match axes {
         [only] => format!("({only},)"),
-        _ => {
-            let axes: Vec<String> = axes.iter().map(u64::to_string).collect();
-            format!("({})", axes.join(", "))
-        }
+        _ => oom::shape(axes),
     }
 }
 
-/// Bytes as GiB for a field that a person edits, without trailing zeros.
+/// Bytes in GiB for an input field, without trailing zeros.
 pub fn gib_field(bytes: u64) -> String {
-    // Two decimals would make nothing of a few MiB.
+    // Two decimals would round a few MiB to zero.
     let text = decimal::ratio(bytes, units::GIB, if bytes < units::GIB / 10 { 4 } else { 2 });
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// The sign beside a figure that tells how sure it is.
+/// The sign beside a figure that shows its certainty.
 pub fn mark(certainty: Certainty) -> &'static str {
     match certainty {
         Certainty::Exact => "=",
         Certainty::Measured => "•",
         Certainty::Estimated => "≈",
     }
+}
+
+/// The title of a part that shows a plan, marked if it is that of an earlier input.
+pub fn marked_previous(title: String, is_previous: bool) -> String {
+    if is_previous { [&title, " (", t(text::PREVIOUS_PLAN), ")"].concat() } else { title }
 }
 
 #[cfg(test)]
@@ -71,9 +78,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_has_a_minus() {
+    fn missing_bytes_have_a_minus() {
         assert_eq!(signed_size(-1_600_000_000), "−1.49 GiB");
         assert_eq!(signed_size(1 << 20), "1.0 MiB");
+        // A run of 500 layers with a context of 16384, on a GPU of 12 GB.
+        assert_eq!(signed_size(-2_510_621_167_929_262), "−2,283.40 TiB");
     }
 
     #[test]

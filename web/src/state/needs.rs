@@ -1,58 +1,123 @@
-//! Changes to nanoGPT's code that a session's run assumes, and the comment that names them in a text.
+//! What a session's run needs besides its config: changes to nanoGPT's code, an environment variable and the vocabulary
+//! of its data set. Comments in the text name them.
 
-use headroom_shared::{
-    advice::{CodeChange, needs_text},
-    nanogpt::{PastedKind, from_pasted_text},
-    plan::Plan,
-    session::resolve_settings,
+use headroom_planner::{
+    advice::{CodeChange, changes_text, needs_text},
+    nanogpt::{PastedKind, VOCABULARY_COMMENT},
+    plan::{Plan, Request},
+    session::{Options, resolve_settings},
 };
+use headroom_text::{Part, Separator, Text};
 
-use super::{
-    edit,
-    session::{CONFIG_NAME, Session},
-};
-use crate::text::{say, table};
+use super::{edit, parse, read_settings, session::Session};
+use crate::text::{self, say, table};
 
-/// How the comment begins, in every language, so that it can be found and replaced.
-const COMMENT: &str = "# headroom (code): ";
+/// The beginning of the comments in every language, by which they are found and replaced.
+const COMMENT: &str = "# headroom (";
 
-/// The changes that a plan assumes.
-pub fn of_plan(plan: &Plan) -> Vec<CodeChange> {
-    CodeChange::needed_by(&plan.request.train)
+/// What a run needs besides its config.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Needs {
+    /// Changes to nanoGPT's code.
+    pub changes: Vec<CodeChange>,
+    /// The allocator's environment variable with its value.
+    pub variable: Option<String>,
+    /// The vocabulary size of the data set.
+    pub vocab_size: Option<u64>,
 }
 
-/// The changes that a session's run assumes; empty where it comes to no run.
-pub fn of_session(session: &Session) -> Vec<CodeChange> {
-    let settings = from_pasted_text(CONFIG_NAME, &session.text).read();
-    let request = resolve_settings(settings, &session.options).request;
-    request.map(|request| CodeChange::needed_by(&request.train)).unwrap_or_default()
-}
-
-/// The comment that names the changes, with its line end; empty without changes.
-pub fn comment(changes: &[CodeChange]) -> String {
-    if changes.is_empty() {
-        return String::new();
+impl Needs {
+    /// The needs of a plan.
+    pub fn of_plan(plan: &Plan) -> Self {
+        Self::of(&plan.request)
     }
-    format!("{COMMENT}{}\n", say(&needs_text(changes, table())))
+
+    fn of(request: &Request) -> Self {
+        Self {
+            changes: CodeChange::needed_by(&request.train),
+            variable: request.environment(),
+            vocab_size: request.given_vocab_size,
+        }
+    }
+
+    /// The needs of a session's run; none if the session is not a valid run.
+    pub fn of_session(session: &Session) -> Self {
+        let settings = read_settings(&session.text);
+        resolve_settings(settings, &session.options).request.as_ref().map(Self::of).unwrap_or_default()
+    }
+
+    /// Returns whether nanoGPT runs the plan as it is.
+    pub fn is_empty(&self) -> bool {
+        self.changes.is_empty() && self.variable.is_none() && self.vocab_size.is_none()
+    }
+
+    /// The needs in a few words, such as "1 change to model.py, expandable_segments".
+    pub fn summary(&self) -> Part {
+        let changes = (!self.changes.is_empty()).then(|| changes_text(&self.changes));
+        let variable = self.variable.as_ref().map(|_| Text::from(text::EXPANDABLE));
+        text::list(Separator::Comma, changes.into_iter().chain(variable).chain(self.vocabulary()))
+    }
+
+    /// The needs in full, such as "needs 1 change to model.py: chunked cross-entropy".
+    pub fn in_full(&self) -> Part {
+        text::list(Separator::Comma, self.code().into_iter().chain(self.environment()).chain(self.vocabulary()))
+    }
+
+    fn code(&self) -> Option<Text> {
+        (!self.changes.is_empty()).then(|| needs_text(&self.changes, table()))
+    }
+
+    fn environment(&self) -> Option<Text> {
+        self.variable.as_ref().map(|variable| text::needs_variable(variable.as_str()))
+    }
+
+    fn vocabulary(&self) -> Option<Text> {
+        self.vocab_size.map(text::a_vocabulary_of)
+    }
+
+    /// The comments above a command: the changes to the code, and the vocabulary, which no argument sets. Each has a line
+    /// break; empty if nothing is needed.
+    pub fn command_comments(&self) -> String {
+        let vocabulary = self.vocab_size.map(|size| format!("{VOCABULARY_COMMENT}{size}\n"));
+        comment("code", self.code()) + &vocabulary.unwrap_or_default()
+    }
+
+    fn comments(&self) -> String {
+        comment("code", self.code()) + &comment("env", self.environment())
+    }
 }
 
-/// The session's text with the comment at its top, or without it where no change is needed. A log stays as it is.
+/// A comment above a command or a config, with its line break; empty without a need.
+pub fn comment(kind: &str, need: Option<Text>) -> String {
+    need.map(|need| [COMMENT, kind, "): ", &say(&need), "\n"].concat()).unwrap_or_default()
+}
+
+/// The session's text with the comments at its top, or without them if nothing is needed. A log stays as it is.
 pub fn noted(session: &Session) -> String {
-    let pasted = from_pasted_text(CONFIG_NAME, &session.text);
+    let pasted = parse(&session.text);
     if pasted.kind == PastedKind::Log {
         return session.text.clone();
     }
-    let is_comment = |line: &&str| line.starts_with(COMMENT.trim_end());
+    // The vocabulary of a command is only in its comment, so that stays.
+    let is_comment = |line: &&str| line.starts_with(COMMENT) && !line.starts_with(VOCABULARY_COMMENT);
     let rest = match session.text.lines().any(|line| is_comment(&line)) {
         true => session.text.split_inclusive('\n').filter(|line| !is_comment(line)).collect(),
         false => session.text.clone(),
     };
-    let text = comment(&of_session(session)) + &rest;
-    // A comment must not turn a command into something else.
-    if from_pasted_text(CONFIG_NAME, &text).kind == pasted.kind { text } else { rest }
+    let text = Needs::of_session(session).comments() + &rest;
+    // A comment must not change the detected kind of the text.
+    if parse(&text).kind == pasted.kind { text } else { rest }
 }
 
-/// Undoes a change: its option is reset, or its key leaves the text.
+impl Session {
+    /// Changes options. A comment in the text names the changes to nanoGPT's code that they require.
+    pub fn set_options(&mut self, change: impl FnOnce(&mut Options)) {
+        change(&mut self.options);
+        self.text = noted(self);
+    }
+}
+
+/// Undoes a change: resets its option, or removes its key from the text.
 pub fn undo(session: &mut Session, change: CodeChange) {
     change.reset(&mut session.options);
     if change == CodeChange::EvalBatchSize {
@@ -61,10 +126,19 @@ pub fn undo(session: &mut Session, change: CodeChange) {
     session.text = noted(session);
 }
 
+/// Removes the vocabulary size from the text.
+pub fn undo_vocabulary(session: &mut Session) {
+    if parse(&session.text).kind == PastedKind::Log {
+        session.text = edit::as_config(&session.text);
+    }
+    session.text = edit::unset(&session.text, "vocab_size");
+    session.text = noted(session);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use headroom_shared::train_config::CrossEntropy;
+    use headroom_planner::train_config::CrossEntropy;
 
     fn chunked(text: &str) -> Session {
         let mut session = Session { text: text.into(), ..Session::default() };
@@ -83,7 +157,7 @@ mod tests {
         }
         undo(&mut session, CodeChange::ChunkedLoss);
         assert_eq!(session.text, "# mine\nbatch_size = 8\n");
-        assert_eq!(of_session(&session), []);
+        assert!(Needs::of_session(&session).is_empty());
     }
 
     #[test]
@@ -91,8 +165,24 @@ mod tests {
         let session = chunked("python train.py --batch_size=8");
         let text = noted(&session);
         assert_eq!(text, format!("{NOTE}python train.py --batch_size=8"));
-        let read = |text: &str| from_pasted_text(CONFIG_NAME, text).read().value("batch_size");
+        let read = |text: &str| read_settings(text).value("batch_size");
         assert_eq!(read(&text), read(&session.text));
+    }
+
+    #[test]
+    fn config_names_the_variable_until_it_is_undone() {
+        let mut session = chunked("batch_size = 8\n");
+        session.set_options(|options| options.expandable_segments = true);
+        let variable = "# headroom (env): needs PYTORCH_ALLOC_CONF=expandable_segments:True\n";
+        assert_eq!(session.text, format!("{NOTE}{variable}batch_size = 8\n"));
+        let needs = Needs::of_session(&session);
+        let words = |part| say(&text::fix_why_needs("L4", part));
+        assert_eq!(words(needs.summary()), "fits L4, 1 change to model.py, expandable_segments");
+        assert!(words(needs.in_full()).ends_with("cross-entropy, needs PYTORCH_ALLOC_CONF=expandable_segments:True"));
+        session.set_options(|options| options.torch = "2.8".to_owned());
+        assert!(session.text.contains("needs PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True\n"), "{}", session.text);
+        session.set_options(|options| options.expandable_segments = false);
+        assert_eq!(session.text, format!("{NOTE}batch_size = 8\n"));
     }
 
     #[test]
@@ -108,7 +198,7 @@ mod tests {
             ("python train.py --eval_batch_size=2 --batch_size=8", "python train.py --batch_size=8"),
         ] {
             let mut session = Session { text: text.into(), ..Session::default() };
-            assert_eq!(of_session(&session), [CodeChange::EvalBatchSize], "{text}");
+            assert_eq!(Needs::of_session(&session).changes, [CodeChange::EvalBatchSize], "{text}");
             undo(&mut session, CodeChange::EvalBatchSize);
             assert_eq!(session.text, rest);
         }

@@ -1,18 +1,18 @@
-//! Places in the text: from a problem's line and column to what a text area selects.
+//! Text positions: from a problem's line and column to a text area's selection.
 
-/// What to select, in UTF-16 units, and how far down it is.
+/// A selection in UTF-16 code units, and its vertical position.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Place {
+pub struct FieldSelection {
     /// The first unit.
     pub start: u32,
     /// The unit after the last.
     pub end: u32,
-    /// The line's position, from 0 at the first to 1 after the last.
+    /// The line's position, from 0 at the first line to 1 after the last.
     pub depth: f64,
 }
 
-/// From a line and a column, both from 1, to the line's end; `None` beyond the text.
-pub fn place(text: &str, line: u32, column: u32) -> Option<Place> {
+/// The range from a line and a column, both from 1, to the line's end; `None` beyond the text.
+pub fn place(text: &str, line: u32, column: u32) -> Option<FieldSelection> {
     let index = usize::try_from(line.checked_sub(1)?).ok()?;
     let n_lines = text.lines().count().max(1);
     let found = text.lines().nth(index)?;
@@ -21,7 +21,7 @@ pub fn place(text: &str, line: u32, column: u32) -> Option<Place> {
     let before: u32 = text.lines().take(index).map(|line| units(line) + 1).sum();
     let skipped = usize::try_from(column.saturating_sub(1)).unwrap_or(0);
     let split = found.char_indices().nth(skipped).map_or(found.len(), |(at, _)| at);
-    Some(Place {
+    Some(FieldSelection {
         start: before + units(&found[..split]),
         end: before + units(found),
         depth: index as f64 / n_lines as f64,
@@ -43,7 +43,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_beyond_the_text_is_none() {
+    fn position_beyond_text_is_none() {
         assert_eq!(place("a", 2, 1), None);
         assert_eq!(place("a", 0, 0), None);
         assert_eq!(place("a", 1, 99).map(|p| (p.start, p.end)), Some((1, 1)));

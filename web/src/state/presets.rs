@@ -1,21 +1,21 @@
 //! Runs and models to start from.
 
-use headroom_shared::{
+use headroom_planner::{
     gpt::presets::{GPT2_FAMILY, Preset},
     nanogpt::{Value, stock},
-    text::{self, Key},
 };
+use headroom_text::{self as text, Key};
 
-/// A whole run: it takes the place of the text.
+/// A complete run, which replaces the text.
 #[derive(Clone, Copy, Debug)]
 pub struct Run {
-    /// What it is called in the list.
+    /// The label in the list.
     pub label: Key,
-    /// Its config.
+    /// The config.
     pub text: &'static str,
 }
 
-/// Runs that people start from, as nanoGPT's own configs set them.
+/// Runs to start from, as nanoGPT's own configs set them.
 pub const RUNS: [Run; 4] = [
     Run { label: text::RUN_GPT2, text: stock::TRAIN_GPT2.run },
     Run { label: text::RUN_SHAKESPEARE, text: stock::TRAIN_SHAKESPEARE_CHAR.run },
@@ -23,16 +23,16 @@ pub const RUNS: [Run; 4] = [
     Run { label: text::RUN_DEFAULTS, text: "" },
 ];
 
-/// A model from scratch: it sets the keys of the shape and leaves the rest.
+/// A model trained from scratch. It sets the shape keys and leaves the rest.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Model {
-    /// What it is called in the list.
+    /// The label in the list.
     pub label: &'static str,
-    /// Blocks.
+    /// The number of blocks.
     pub n_layer: u64,
-    /// Heads.
+    /// The number of heads.
     pub n_head: u64,
-    /// Channels.
+    /// The number of channels.
     pub n_embd: u64,
 }
 
@@ -40,7 +40,7 @@ const fn gpt2(label: &'static str, preset: Preset) -> Model {
     Model { label, n_layer: preset.n_layer, n_head: preset.n_head, n_embd: preset.n_embd }
 }
 
-/// Shapes by name; the counts are of nanoGPT without biases and the padded vocabulary.
+/// Shapes by name. The parameter counts are for nanoGPT without biases and with the padded vocabulary.
 pub const MODELS: [Model; 8] = [
     Model { label: "baby GPT 10.6M", n_layer: 6, n_head: 6, n_embd: 384 },
     Model { label: "52M", n_layer: 12, n_head: 7, n_embd: 448 },
@@ -53,12 +53,12 @@ pub const MODELS: [Model; 8] = [
 ];
 
 impl Model {
-    /// The model of that shape.
+    /// The index of the model with that shape.
     pub fn of(n_layer: u64, n_head: u64, n_embd: u64) -> Option<usize> {
         MODELS.iter().position(|model| (model.n_layer, model.n_head, model.n_embd) == (n_layer, n_head, n_embd))
     }
 
-    /// The keys it sets; `loaded` is whether the run takes OpenAI's weights now, which would win over them.
+    /// The keys that it sets. `loaded` is whether the run currently loads OpenAI's weights, which would override them.
     pub fn changes(&self, loaded: bool) -> Vec<(&'static str, Value)> {
         let int = |n: u64| Value::Int(i64::try_from(n).unwrap_or(i64::MAX));
         let mut changes =
@@ -73,12 +73,12 @@ impl Model {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::state::answer::Answer;
+    use crate::state::answer::PlannedSession;
 
     #[test]
     fn every_run_is_read_without_a_problem_and_planned() {
         for run in RUNS {
-            let answer = Answer::of_text(run.text);
+            let answer = PlannedSession::of_text(run.text);
             assert_eq!(answer.resolved.settings.problems.as_slice(), [], "{}", run.label);
             assert!(answer.plan().is_some(), "{}", run.label);
         }

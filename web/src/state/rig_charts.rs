@@ -1,10 +1,11 @@
-//! Charts of a rig: what a card did over a range of time, and a run's losses. Plain values; the time is passed in.
+//! Charts of a rig: a GPU's history over a range of time, and a run's losses. Plain values; the time is a parameter.
 
 pub mod feed;
 pub mod fold;
 pub mod history;
 pub mod kind;
 pub mod loss_axis;
+mod loss_line;
 pub mod loss_plot;
 pub mod losses;
 pub mod path;

@@ -1,86 +1,126 @@
-//! What a person gave: the one source of truth that the text, the form and the link all show.
+//! The user's input: the single source of truth behind the text, the form and the link.
 
-use headroom_shared::{
-    link,
-    nanogpt::{Value, from_pasted_text, without_outdated_comments},
+use headroom_planner::{
+    link::{self, PIN},
+    nanogpt::{Format, Settings, Value, recognize, without_own_comments},
     session::Options,
 };
 
-use super::{card, edit, needs, presets};
+use super::{edit, gpu, parse, presets, read_settings, record::FixRecord};
 
-/// What a config is called in messages where it came without a name.
-pub const CONFIG_NAME: &str = "config.py";
-
-/// A run on a card, as given.
+/// A run on a GPU, as entered.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Session {
     /// A config, a command or a log.
     pub text: String,
-    /// Everything that nanoGPT's config does not hold.
+    /// The settings outside nanoGPT's config.
     pub options: Options,
+    /// The record of fixes applied to the text.
+    pub record: FixRecord,
 }
 
 impl Default for Session {
-    /// nanoGPT's own GPT-2 run on the default card.
+    /// nanoGPT's GPT-2 run on the default GPU.
     fn default() -> Self {
-        Self { text: presets::RUNS[0].text.to_owned(), options: Options::default() }
+        Self::new(presets::RUNS[0].text.to_owned(), Options::default())
     }
 }
 
-/// A session that a link held.
+/// A session from a link.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Opened {
+pub struct LinkedSession {
     /// The session.
     pub session: Session,
     /// Parts of the link that this version does not know.
     pub unknown: Vec<String>,
-    /// The link's version where it is later than ours.
+    /// The link's version, if it is later than this program's.
     pub later_version: Option<u32>,
     /// Whether the link names a GPU or its memory.
     pub names_gpu: bool,
+    /// The pinned moment, as a share of the run.
+    pub pinned: Option<f64>,
+}
+
+/// The resolution of the pinned moment in a link, in parts of the run.
+const PIN_PARTS: u32 = 10_000;
+
+/// Appends the pinned moment, if any, to a fragment.
+pub fn with_pin(fragment: String, pinned: Option<f64>) -> String {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share: from 0 to 1")]
+    let part = |share: f64| (share.clamp(0.0, 1.0) * f64::from(PIN_PARTS)).round() as u32;
+    pinned.map(|share| format!("{fragment}&{PIN}={}", part(share))).unwrap_or(fragment)
+}
+
+/// Splits the pinned moment off the end of a fragment.
+pub fn split_pin(fragment: &str) -> (&str, Option<f64>) {
+    let split = fragment.rsplit_once('&').and_then(|(rest, last)| Some((rest, last.split_once('=')?)));
+    match split {
+        Some((rest, (PIN, part))) => {
+            let share = |part: u32| f64::from(part.min(PIN_PARTS)) / f64::from(PIN_PARTS);
+            (rest, part.parse().ok().map(share))
+        }
+        _ => (fragment, None),
+    }
 }
 
 impl Session {
-    /// Opens a URL's fragment; `None` where it is no link of ours.
+    /// A session without applied fixes.
+    pub fn new(text: String, options: Options) -> Self {
+        Self { text, options, record: FixRecord::default() }
+    }
+
+    /// Opens a URL's fragment; `None` if it is not a Headroom link.
     ///
-    /// `kept` is a fragment with the text it was made of: a link carries values but no comments, so a reload of the
-    /// same page brings the text back as it was.
-    pub fn open(fragment: &str, kept: Option<(&str, &str)>) -> Option<Opened> {
+    /// `kept` is a fragment with the text that it was made from. A link carries values but no comments, so reloading
+    /// the same page restores the text.
+    pub fn open(fragment: &str, kept: Option<(&str, &str)>) -> Option<LinkedSession> {
         let fragment = fragment.strip_prefix('#').unwrap_or(fragment);
         if !fragment.starts_with(|c: char| c.is_ascii_digit()) {
             return None;
         }
+        let (fragment, pinned) = split_pin(fragment);
         let link = link::decode(fragment);
-        let text = match kept {
-            Some((of, text)) if of == fragment => text.to_owned(),
-            _ => link.config,
-        };
-        let session = Self { text, options: link.options };
+        let mut session = Self::new(link.config, link.options);
+        if let Some((of, text)) = kept.filter(|(of, _)| *of == fragment) {
+            text.clone_into(&mut session.text);
+            of.clone_into(&mut session.record.comments_for);
+        }
+        session.settle();
         let names_gpu = fragment.split('&').any(|part| part.starts_with("gpu=") || part.starts_with("vram="));
-        Some(Opened { session, unknown: link.unknown, later_version: link.later_version, names_gpu })
+        Some(LinkedSession { session, unknown: link.unknown, later_version: link.later_version, names_gpu, pinned })
     }
 
-    /// Takes the GPU that was chosen on this device before, where it is still known.
+    /// Selects the GPU chosen earlier on this device, if it is still known.
     pub fn prefer_gpu(&mut self, kept: Option<&str>) {
-        if let Some(name) = kept.filter(|name| card::is_known(name)) {
-            card::set(&mut self.options, name);
+        if let Some(name) = kept.filter(|name| gpu::is_known(name)) {
+            gpu::set(&mut self.options, name);
         }
     }
 
-    /// Whether the text is what the calculator starts with.
+    /// Returns whether the text is the calculator's initial run.
     pub fn is_untouched(&self) -> bool {
-        let run = |text: &str| link::encode(&from_pasted_text(CONFIG_NAME, text).read(), &Options::default());
+        let run = |text: &str| link::encode(&read_settings(text), &Options::default());
         run(&self.text) == run(presets::RUNS[0].text)
     }
 
-    /// The fragment, without `#`, that opens to this session.
+    /// The fragment, without `#`, that opens this session.
     pub fn fragment(&self) -> String {
-        link::encode(&from_pasted_text(CONFIG_NAME, &self.text).read(), &self.options)
+        link::encode(&read_settings(&self.text), &self.options)
     }
 
-    /// Takes a new text. A command's torchrun says how many processes there are; a text without one takes that back.
+    /// Sets a new text. JSON that describes a run becomes its config, with its GPU if it names one. A command's
+    /// torchrun sets the number of processes; a text without one resets it.
     pub fn set_text(&mut self, text: String) {
-        let text = without_outdated_comments(&self.text, &text).unwrap_or(text);
+        let text = match recognize(&text) {
+            Some(Format::Settings(config)) => config,
+            Some(Format::Plan { config, gpu, vram_bytes }) => {
+                if !gpu.is_empty() || vram_bytes.is_some() {
+                    (self.options.gpu, self.options.vram_bytes) = (gpu, vram_bytes);
+                }
+                config
+            }
+            Some(Format::Link(_) | Format::Unsupported(..)) | None => text,
+        };
         let before = processes(&self.text);
         let now = processes(&text);
         if before != now {
@@ -89,22 +129,30 @@ impl Session {
         self.text = text;
     }
 
-    /// Changes options. A comment in the text names the changes to nanoGPT's code that they assume.
-    pub fn set_options(&mut self, change: impl FnOnce(&mut Options)) {
-        change(&mut self.options);
-        self.text = needs::noted(self);
+    /// Removes comments that fixes wrote for another run or GPU. Must be called after every change.
+    pub fn settle(&mut self) {
+        if let Some(without) = without_own_comments(&self.text)
+            && self.record.comments_for != self.fragment()
+        {
+            self.text = without;
+        }
     }
 
-    /// Sets keys of nanoGPT, in the text.
+    /// The tokens per iteration that fixes must keep, if a fix has changed the user's values.
+    pub fn own_tokens(&self, settings: &Settings) -> Option<u64> {
+        self.record.own_tokens(settings)
+    }
+
+    /// Sets nanoGPT keys in the text.
     pub fn set_keys(&mut self, changes: &[(&str, Value)]) {
         self.text = edit::set(&self.text, changes);
     }
 }
 
-/// How many processes a command starts. Only a launcher of PyTorch's says so; a text without one need not be read.
+/// The number of processes that a command starts. Only PyTorch's launchers set it, so other texts are not parsed.
 fn processes(text: &str) -> Option<u64> {
     let has_launcher = text.contains("torchrun") || text.contains("torch.distributed");
-    has_launcher.then(|| from_pasted_text(CONFIG_NAME, text).world_size).flatten()
+    has_launcher.then(|| parse(text).world_size).flatten()
 }
 
 #[cfg(test)]
@@ -122,11 +170,27 @@ mod tests {
     }
 
     #[test]
+    fn a_link_carries_the_pinned_moment() {
+        let session = Session { text: "batch_size = 8  # mine\n".into(), ..Session::default() };
+        let fragment = session.fragment();
+        assert_eq!(with_pin(fragment.clone(), None), fragment);
+        let link = with_pin(fragment.clone(), Some(0.431_24));
+        let opened = Session::open(&link, Some((&fragment, &session.text))).expect("a link");
+        assert_eq!((&opened.session.text, &opened.session.options), (&session.text, &session.options));
+        assert_eq!((opened.unknown, opened.pinned), (Vec::new(), Some(0.4312)));
+        let opened = Session::open("1&batch_size=3&pin=99999", None).expect("a link");
+        assert_eq!(opened.pinned, Some(1.0), "beyond the end is the end");
+        let opened = Session::open("1&batch_size=3&pin=x", None).expect("a link");
+        assert_eq!((opened.pinned, opened.unknown.len()), (None, 0));
+        assert_eq!(opened.session.text, "batch_size = 3\n", "a pin is not a config key");
+    }
+
+    #[test]
     fn a_reload_keeps_comments() {
         let session = Session { text: "batch_size = 4 * 2  # mine\n".into(), ..Session::default() };
         let fragment = session.fragment();
         let opened = Session::open(&fragment, Some((&fragment, &session.text))).expect("a link");
-        assert_eq!(opened.session, session);
+        assert_eq!((&opened.session.text, &opened.session.options), (&session.text, &session.options));
         let other = Session::open("1&batch_size=3", Some((&fragment, &session.text))).expect("a link");
         assert_eq!(other.session.text, "batch_size = 3\n");
     }
@@ -152,6 +216,64 @@ mod tests {
         let opened = Session::open(&Session::default().fragment(), None).expect("a link");
         assert!(opened.session.is_untouched());
         assert!(!Session { text: "batch_size = 64\n".into(), ..Session::default() }.is_untouched());
+    }
+
+    #[test]
+    fn json_of_a_plan_opens_its_run() {
+        let mut session = Session::default();
+        session.set_text(
+            r#"{"schema": 1, "config": {"batch_size": 64, "compile": false}, "device": {"name": "L4", "total_bytes": 5}}"#
+                .into(),
+        );
+        assert_eq!(session.text, "batch_size = 64\ncompile = False\n");
+        assert_eq!((session.options.gpu.as_str(), session.options.vram_bytes), ("L4", Some(5)));
+        session.set_text(r#"{"model_type": "gpt2", "n_layer": 24}"#.into());
+        assert!(session.text.starts_with("n_layer = 24\n"), "{}", session.text);
+    }
+
+    #[test]
+    fn comments_of_a_fix_go_with_the_run_that_they_are_about() {
+        let fixed = || {
+            let mut session = Session { text: "batch_size = 8  # headroom: fits L4\n".into(), ..Session::default() };
+            session.record.comments_for = session.fragment();
+            session.settle();
+            assert!(session.text.contains("# headroom"), "{}", session.text);
+            session
+        };
+        let changes: [fn(&mut Session); 5] = [
+            |session| session.set_keys(&[("n_layer", Value::Int(24))]),
+            |session| gpu::set(&mut session.options, "RTX 3060"),
+            |session| session.options.other_processes_bytes = 1 << 30,
+            |session| session.set_text(session.text.replace("= 8", "= 80")),
+            |session| session.set_text(format!("{}n_layer = 24\n", session.text)),
+        ];
+        for (index, change) in changes.iter().enumerate() {
+            let mut session = fixed();
+            change(&mut session);
+            session.settle();
+            assert!(!session.text.contains("# headroom"), "{index}: {}", session.text);
+        }
+        // A change without effect on any figure keeps them.
+        let mut session = fixed();
+        session.set_text(format!("{}out_dir = 'mine'\n", session.text));
+        session.settle();
+        assert!(session.text.contains("# headroom: fits L4"), "{}", session.text);
+        // A pasted comment belongs to an unknown run.
+        let mut session = Session::default();
+        session.set_text("batch_size = 8  # headroom: fits L4\n".into());
+        session.settle();
+        assert_eq!(session.text, "batch_size = 8\n");
+    }
+
+    #[test]
+    fn a_reload_keeps_the_comments_of_a_fix() {
+        let mut session = Session { text: "batch_size = 8  # headroom: fits L4\n".into(), ..Session::default() };
+        session.record.comments_for = session.fragment();
+        let fragment = session.fragment();
+        let opened = Session::open(&fragment, Some((&fragment, &session.text))).expect("a link");
+        assert_eq!(opened.session, session);
+        let other = Session::open(&fragment, Some(("1&batch_size=3", &session.text))).expect("a link");
+        assert_eq!(other.session.text, "batch_size = 8\n");
     }
 
     #[test]

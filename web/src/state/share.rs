@@ -1,45 +1,49 @@
-//! A plan as a person posts it: Markdown with the verdict, a table, and the link.
+//! A plan for posting: Markdown with the verdict, a table, and the link.
 
-use headroom_shared::{
+use headroom_planner::{
     advice::{Advice, Change, advise, changes_text},
     plan::Plan,
     session::Options,
 };
 
 use super::{
-    answer::Answer,
+    answer::PlannedSession,
     fixes::rows_of,
-    format, needs,
+    format,
+    needs::Needs,
     verdict::{Verdict, figures},
 };
 use crate::text::{self, say, t};
 
-/// The card; `None` where there is no plan. The link is the address of the calculator with this run: it names no other.
-pub fn card(answer: &Answer, options: &Options, link: &str) -> Option<String> {
+/// The Markdown; `None` without a plan. `link` is the calculator's address with this run, and the only link in the
+/// Markdown.
+pub fn forum_card(answer: &PlannedSession, options: &Options, link: &str) -> Option<String> {
     let plan = answer.plan()?;
     let verdict = Verdict::of_answer(answer)?;
     let mut rows = vec![(t(text::CARD_RUN), run(plan)), (t(text::GPU), gpu(plan))];
     let figures = figures(plan).into_iter().take(3);
     rows.extend(figures.map(|figure| (figure.label, format!("{} {}", sign(&figure), figure.value).trim().to_owned())));
-    let needed = needs::of_plan(plan);
+    let Needs { changes: needed, variable, vocab_size } = Needs::of_plan(plan);
     if !needed.is_empty() {
         let names: Vec<&str> = needed.iter().map(|change| t(change.text())).collect();
         let changes = say(&changes_text(&needed));
         rows.push((t(text::CARD_NEEDS), format!("{changes}: {}", names.join(", "))));
     }
+    rows.extend(variable.map(|variable| (t(text::CARD_NEEDS), variable)));
+    rows.extend(vocab_size.map(|size| (t(text::CARD_NEEDS), say(&text::a_vocabulary_of(size)))));
     if !plan.fits {
         let advice = advise(&answer.resolved.settings, options, plan);
         rows.extend(best(plan, &advice).map(|best| (t(text::CARD_FIX), best)));
     }
-    let mut card = format!("**{}** {}\n\n", verdict.headline, verdict.detail);
+    let mut forum_card = format!("**{}** {}\n\n", verdict.headline, verdict.detail);
     for (index, (name, value)) in rows.iter().enumerate() {
-        card.push_str(&format!("| {name} | {} |\n", value.replace('|', "/")));
+        forum_card.push_str(&format!("| {name} | {} |\n", value.replace('|', "/")));
         if index == 0 {
-            card.push_str("| --- | --- |\n");
+            forum_card.push_str("| --- | --- |\n");
         }
     }
-    card.push_str(&format!("\n[{}]({link})\n", t(text::CARD_OPEN)));
-    Some(card)
+    forum_card.push_str(&format!("\n[{}]({link})\n", t(text::CARD_OPEN)));
+    Some(forum_card)
 }
 
 fn sign(figure: &super::verdict::Figure) -> &'static str {
@@ -66,10 +70,10 @@ fn run(plan: &Plan) -> String {
 
 fn gpu(plan: &Plan) -> String {
     let device = &plan.request.device;
-    let card = format!("{} {}", device.name, format::size(device.total_bytes));
+    let gpu = format!("{} {}", device.name, format::size(device.total_bytes));
     match plan.request.other_processes_bytes {
-        0 => card,
-        others => say(&text::with_others(card, format::size(others))),
+        0 => gpu,
+        others => say(&text::with_others(gpu, format::size(others))),
     }
 }
 
@@ -87,32 +91,39 @@ mod tests {
     use crate::state::session::Session;
 
     #[test]
-    fn a_card_has_verdict_table_best_fix_and_link() {
+    fn forum_card_has_verdict_table_best_fix_and_link() {
         let mut session =
             Session { text: "batch_size = 64\ngradient_accumulation_steps = 1\n".into(), ..Session::default() };
         session.options.other_processes_bytes = 2 << 30;
-        let card = card(&Answer::of(&session), &session.options, "https://example.org/#1").expect("a plan");
-        let lines: Vec<&str> = card.lines().collect();
-        assert!(lines[0].starts_with("**Does not fit: ") && lines[0].contains("on logits (65536, 50304)"), "{card}");
-        assert!(lines[2].starts_with("| run | n_layer 12 · ") && lines[3] == "| --- | --- |", "{card}");
-        assert!(card.contains("| GPU | GeForce RTX 4070 11.69 GiB, other programs 2.00 GiB |"), "{card}");
-        assert!(card.contains("| best fix | `batch_size = 8, gradient_accumulation_steps = 8`: fits"), "{card}");
-        assert!(card.ends_with("[Open this plan in Headroom](https://example.org/#1)\n"), "{card}");
+        let forum_card =
+            forum_card(&PlannedSession::of(&session), &session.options, "https://example.org/#1").expect("a plan");
+        let lines: Vec<&str> = forum_card.lines().collect();
+        assert!(
+            lines[0].starts_with("**Does not fit: ") && lines[0].contains("on logits (65536, 50304)"),
+            "{forum_card}"
+        );
+        assert!(lines[2].starts_with("| run | n_layer 12 · ") && lines[3] == "| --- | --- |", "{forum_card}");
+        assert!(forum_card.contains("| GPU | GeForce RTX 4070 11.69 GiB, other programs 2.00 GiB |"), "{forum_card}");
+        assert!(
+            forum_card.contains("| best fix | `batch_size = 8, gradient_accumulation_steps = 8`: fits"),
+            "{forum_card}"
+        );
+        assert!(forum_card.ends_with("[Open this plan in Headroom](https://example.org/#1)\n"), "{forum_card}");
     }
 
     #[test]
-    fn a_run_that_counts_on_other_code_says_so() {
+    fn run_with_code_change_is_marked() {
         let mut session = Session { text: "batch_size = 4\n".into(), ..Session::default() };
         session.options.activation_checkpointing = true;
-        let card = card(&Answer::of(&session), &session.options, "x").expect("a plan");
-        assert!(card.starts_with("**Fits with 1 change to model.py: "), "{card}");
-        assert!(card.contains("| needs | 1 change to model.py: activation checkpointing |"), "{card}");
+        let forum_card = forum_card(&PlannedSession::of(&session), &session.options, "x").expect("a plan");
+        assert!(forum_card.starts_with("**Fits with 1 change to model.py: "), "{forum_card}");
+        assert!(forum_card.contains("| needs | 1 change to model.py: activation checkpointing |"), "{forum_card}");
     }
 
     #[test]
     fn a_run_that_fits_needs_no_fix() {
         let session = Session { text: "batch_size = 4\n".into(), ..Session::default() };
-        let card = card(&Answer::of(&session), &session.options, "x").expect("a plan");
-        assert!(card.starts_with("**Fits: ") && !card.contains("best fix"), "{card}");
+        let forum_card = forum_card(&PlannedSession::of(&session), &session.options, "x").expect("a plan");
+        assert!(forum_card.starts_with("**Fits: ") && !forum_card.contains("best fix"), "{forum_card}");
     }
 }

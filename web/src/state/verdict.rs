@@ -1,22 +1,19 @@
-//! The answer in words, and the figures beside it.
+//! The verdict in words, and the figures beside it.
 
-use headroom_shared::{
-    advice::changes_text,
-    decimal,
-    plan::{Plan, basis::Certainty},
-};
+use headroom_planner::plan::{Plan, basis::Certainty};
+use headroom_text::{Part, decimal};
 
-use super::{answer::Answer, format, needs};
+use super::{answer::PlannedSession, format, needs::Needs};
 use crate::text::{self, Text, say, t, table};
 
-/// How a plan comes out.
+/// The outcome of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// It fits.
     Fits,
-    /// It fits, but less is left than the estimate may be off.
+    /// It fits, but the free memory is smaller than the estimate's uncertainty.
     Narrow,
-    /// It fails.
+    /// It does not fit.
     Fails,
 }
 
@@ -31,35 +28,35 @@ impl Outcome {
     }
 }
 
-/// The answer in words.
+/// The verdict in words.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
-    /// How it comes out.
+    /// The outcome.
     pub outcome: Outcome,
-    /// The sentence that answers.
+    /// The first sentence.
     pub headline: String,
-    /// The sentence after it.
+    /// The second sentence.
     pub detail: String,
     /// Whether it fits.
     pub fits: bool,
-    /// Bytes left, negative if missing.
+    /// The free bytes; negative if bytes are missing.
     pub headroom_bytes: i64,
 }
 
 impl Verdict {
-    /// The words for an answer; `None` where there is no plan.
-    pub fn of_answer(answer: &Answer) -> Option<Self> {
+    /// The words for an answer; `None` without a plan.
+    pub fn of_answer(answer: &PlannedSession) -> Option<Self> {
         Some(Self::of(answer.plan()?))
     }
 
     fn of(plan: &Plan) -> Self {
         let left = format::signed_size(plan.headroom_bytes);
         let [low, high] = left_band(plan);
-        let needed = needs::of_plan(plan);
-        // A plan that counts on changes to the code says so in its first sentence.
-        let with = |plain: fn(String) -> Text, with: fn(Text, String) -> Text, size: String| match needed.is_empty() {
+        let needs = Needs::of_plan(plan);
+        // The first sentence names what the plan requires besides the config.
+        let with = |plain: fn(String) -> Text, with: fn(Part, String) -> Text, size: String| match needs.is_empty() {
             true => plain(size),
-            false => with(changes_text(&needed), size),
+            false => with(needs.summary(), size),
         };
         let (outcome, headline, detail) = match &plan.oom {
             Some(oom) => {
@@ -78,10 +75,10 @@ impl Verdict {
             }
             None => {
                 let [low, high] = [low, high].map(format::signed_size);
-                let (phase, card) = (plan.peak.phase.text_in(), &*plan.request.device.name);
+                let (phase, gpu) = (plan.peak.phase.text_in(), &*plan.request.device.name);
                 let detail = match low == high {
-                    true => text::fits_detail(phase, card),
-                    false => text::fits_detail_band(phase, card, low, high),
+                    true => text::fits_detail(phase, gpu),
+                    false => text::fits_detail_band(phase, gpu, low, high),
                 };
                 (Outcome::Fits, with(text::fits, text::fits_with, left), detail)
             }
@@ -96,7 +93,7 @@ impl Verdict {
     }
 }
 
-/// Between which amounts is left.
+/// The bounds of the free memory, in bytes.
 fn left_band(plan: &Plan) -> [i64; 2] {
     let total = i128::from(plan.request.device.total_bytes);
     let left = |used: u64| i64::try_from(total - i128::from(used)).unwrap_or(i64::MIN);
@@ -107,13 +104,13 @@ fn left_band(plan: &Plan) -> [i64; 2] {
 /// A figure beside the verdict.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
-    /// What it is.
+    /// The label.
     pub label: &'static str,
     /// The figure.
     pub value: String,
-    /// How sure it is; `None` for what the person gave.
+    /// Its certainty; `None` for the user's input.
     pub certainty: Option<Certainty>,
-    /// The exact count, its band, and where PyTorch tells the same.
+    /// The exact number of bytes, its band, and the corresponding PyTorch function.
     pub title: String,
 }
 
@@ -146,7 +143,7 @@ pub fn figures(plan: &Plan) -> [Figure; 5] {
             t(text::FIGURE_RESERVED_HINT),
         ),
         bytes(used, plan.peak.device_used_bytes, Certainty::Estimated, &say(&text::band(low, high))),
-        bytes(t(text::FIGURE_CARD), plan.request.device.total_bytes, card_certainty(plan), &plan.request.device.name),
+        bytes(t(text::FIGURE_CARD), plan.request.device.total_bytes, gpu_certainty(plan), &plan.request.device.name),
         Figure {
             label: t(text::FIGURE_PARAMETERS),
             value: millions(parameters),
@@ -156,8 +153,8 @@ pub fn figures(plan: &Plan) -> [Figure; 5] {
     ]
 }
 
-fn card_certainty(plan: &Plan) -> Certainty {
-    use headroom_shared::hardware::Provenance;
+fn gpu_certainty(plan: &Plan) -> Certainty {
+    use headroom_planner::hardware::Provenance;
     match plan.request.device.total_provenance {
         Provenance::Measured { .. } => Certainty::Measured,
         Provenance::Estimated { .. } => Certainty::Estimated,
@@ -176,10 +173,10 @@ fn millions(parameters: u64) -> String {
 mod tests {
     use super::*;
     use crate::state::session::Session;
-    use headroom_shared::train_config::CrossEntropy;
+    use headroom_planner::train_config::CrossEntropy;
 
     fn verdict(text: &str) -> Verdict {
-        Verdict::of_answer(&Answer::of_text(text)).expect("a plan")
+        Verdict::of_answer(&PlannedSession::of_text(text)).expect("a plan")
     }
 
     #[test]
@@ -194,7 +191,7 @@ mod tests {
     fn a_large_batch_names_phase_tensor_and_what_is_short() {
         let verdict = verdict("batch_size = 64\ncompile = False\n");
         assert_eq!(verdict.outcome, Outcome::Fails);
-        // What is short is of the whole run, and where it fails stands beside what was asked for there.
+        // The shortfall is that of the whole run, and the phase of the failure is beside the size requested there.
         assert!(
             verdict.headline.starts_with("Does not fit: ") && verdict.headline.ends_with("GiB short"),
             "{verdict:?}"
@@ -208,11 +205,11 @@ mod tests {
     fn a_plan_that_counts_on_other_code_is_no_plain_yes() {
         let mut session = Session { text: "batch_size = 20\n".into(), ..Session::default() };
         session.options.cross_entropy = CrossEntropy::Chunked;
-        let verdict = Verdict::of_answer(&Answer::of(&session)).expect("a plan");
+        let verdict = Verdict::of_answer(&PlannedSession::of(&session)).expect("a plan");
         assert!(verdict.headline.starts_with("Fits with 1 change to model.py: "), "{verdict:?}");
         session.options.del_train_logits = true;
         session.set_text("batch_size = 640\n".into());
-        let verdict = Verdict::of_answer(&Answer::of(&session)).expect("a plan");
+        let verdict = Verdict::of_answer(&PlannedSession::of(&session)).expect("a plan");
         let expected = "Does not fit, even with 2 changes to model.py, train.py: ";
         assert!(verdict.headline.starts_with(expected), "{verdict:?}");
     }

@@ -1,7 +1,7 @@
-//! Whether `nvidia-smi` prints what the agent reads.
+//! Comparison of the agent's readings with `nvidia-smi`.
 //!
-//! The agent is asked before and after it, as most values move: what is printed has to be one of the two, or between
-//! them.
+//! Most values change, so the agent is queried before and after `nvidia-smi`. Its value must be one of the two, or
+//! between them.
 
 use crate::{
     failure::{Failure, Result},
@@ -9,18 +9,18 @@ use crate::{
 };
 use serde_json::{Value, json};
 
-/// A value that both have.
+/// A value that both report.
 struct Field {
-    /// As `nvidia-smi --help-query-gpu` has it.
+    /// Its name in `nvidia-smi --help-query-gpu`.
     smi: &'static str,
-    /// Where `headroom doctor --json` has it: under which of its parts, and by which path there.
+    /// Its place in `headroom doctor --json`: the part of the document, and the path in it.
     of: &'static str,
     name: &'static str,
-    /// Ours as nvidia-smi prints it.
+    /// Formats the agent's value as nvidia-smi prints it.
     print: fn(f64) -> String,
 }
 
-/// Mebibytes, cut.
+/// Formats mebibytes, truncated.
 fn mebibytes(bytes: f64) -> String {
     format!("{:.0}", (bytes / f64::from(1 << 20)).floor())
 }
@@ -55,7 +55,7 @@ const FIELDS: [Field; 19] = [
     Field { smi: "ecc.errors.uncorrected.volatile.total", of: "slow", name: "ecc_uncorrected", print: whole },
 ];
 
-/// A line a field and card: compared so many times, agreeing once is agreeing.
+/// Returns a line per field and GPU. The values are compared `n_times`, and one match suffices.
 pub fn lines(shell: &Shell, n_times: usize, mut doctor: impl FnMut() -> Result<Value>) -> Result<Vec<Value>> {
     let mut lines: Vec<Value> = Vec::new();
     let mut before = doctor()?;
@@ -74,7 +74,7 @@ pub fn lines(shell: &Shell, n_times: usize, mut doctor: impl FnMut() -> Result<V
     Ok(lines)
 }
 
-/// What nvidia-smi prints: a row a card.
+/// Returns nvidia-smi's output, a row per GPU.
 fn smi(shell: &Shell) -> Result<Vec<Vec<String>>> {
     let query: Vec<&str> = FIELDS.iter().map(|field| field.smi).collect();
     let query = format!("--query-gpu=uuid,{}", query.join(","));
@@ -98,14 +98,14 @@ fn compare(smi: &[Vec<String>], before: &Value, after: &Value) -> Vec<Value> {
     lines
 }
 
-/// Ours, by the card's UUID; none where it is missing.
+/// Returns the agent's value by the GPU's UUID; `None` if it is missing.
 fn read(doctor: &Value, uuid: &str, field: &Field) -> Option<f64> {
-    let card = doctor["gpus"].as_array()?.iter().find(|gpu| gpu["uuid"] == uuid)?;
+    let gpu = doctor["gpus"].as_array()?.iter().find(|gpu| gpu["uuid"] == uuid)?;
     if field.of == "gpus" {
-        return value(card, field);
+        return value(gpu, field);
     }
     let samples = doctor[field.of]["gpus"].as_array()?;
-    value(samples.iter().find(|sample| sample["gpu"] == card["index"])?, field)
+    value(samples.iter().find(|sample| sample["gpu"] == gpu["index"])?, field)
 }
 
 fn value(of: &Value, field: &Field) -> Option<f64> {
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn cards_are_found_by_their_uuids() {
+    fn gpus_are_found_by_their_uuids() {
         let doctor = json!({
             "gpus": [{ "index": 0, "uuid": "GPU-a" }, { "index": 1, "uuid": "GPU-b", "memory_total_bytes": 1_048_576 }],
             "telemetry": { "gpus": [{ "gpu": 1, "power_watts": 5.0 }, { "gpu": 0, "power_watts": 6.0 }] },

@@ -1,7 +1,7 @@
-//! Each kernel's time beside what the card gives: the bandwidth of a copy, and the fastest product of bfloat16 matrices,
-//! by our kernels or by PyTorch's cuBLASLt.
+//! Each kernel's time relative to the GPU's ceilings: the bandwidth of a copy, and the fastest bfloat16 GEMM of
+//! Headroom's kernels or PyTorch's cuBLASLt.
 
-use super::{bars::gemm_ceiling, book::Found, nvml, programs::Scratch};
+use super::{nvml, programs::Scratch, results::LineWriter, thresholds::gemm_ceiling};
 use crate::{
     failure::{Failure, Result},
     shell::{Shell, note},
@@ -9,13 +9,13 @@ use crate::{
 use serde_json::{Value, json};
 use std::{path::Path, time::Duration};
 
-/// Some sixty ops, of 23 runs each.
+/// Time limit for some sixty ops with 23 runs each.
 const TIME_MAX: Duration = Duration::from_secs(400);
 const TORCH_TIME_MAX: Duration = Duration::from_secs(200);
 const TORCH: &str = include_str!("../../gpu/products.py");
 
-/// A line an op, and one for each ceiling.
-pub fn measure(shell: &Shell, cuda_ops: &Path, tiny: bool, found: &mut Found<'_>) -> Result<()> {
+/// Adds a line per op and a line per ceiling.
+pub fn measure(shell: &Shell, cuda_ops: &Path, tiny: bool, found: &mut LineWriter<'_>) -> Result<()> {
     let command = shell.cmd(cuda_ops).args(tiny.then_some("--tiny"));
     let ended = command.limited(TIME_MAX, |_| {})?;
     let mut ops: Vec<Value> = ended.out.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
@@ -40,11 +40,11 @@ pub fn measure(shell: &Shell, cuda_ops: &Path, tiny: bool, found: &mut Found<'_>
     found.extend(ops)
 }
 
-/// The fastest product of our own.
+/// Returns the fastest GEMM of Headroom's kernels.
 fn own(ops: &[Value]) -> Value {
-    let products = ops.iter().filter(|op| op["op"].as_str().is_some_and(|name| name.starts_with("matmul_")));
+    let gemm = ops.iter().filter(|op| op["op"].as_str().is_some_and(|name| name.starts_with("matmul_")));
     let rate = |op: &Value| op["operations_per_second"].as_f64().unwrap_or_default();
-    match products.max_by(|a, b| rate(a).total_cmp(&rate(b))) {
+    match gemm.max_by(|a, b| rate(a).total_cmp(&rate(b))) {
         Some(op) => json!({
             "kind": "ceiling", "of": "headroom", "available": true, "op": op["op"], "operations_per_second": rate(op),
         }),
@@ -52,7 +52,7 @@ fn own(ops: &[Value]) -> Value {
     }
 }
 
-/// The fastest of PyTorch.
+/// Returns PyTorch's fastest GEMM.
 fn torch(shell: &Shell) -> Result<Value> {
     let absent = |reason: String| json!({ "kind": "ceiling", "of": "torch", "available": false, "reason": reason });
     if !nvml::has_torch(shell) {

@@ -1,33 +1,34 @@
-//! Training as the issue has it: the config that needs more than the card for PyTorch, in the memory of a 12 GB card,
-//! with its bytes as planned, as allocated and as NVML sees them; and a small model beside the CPU.
+//! The main training run: a config that needs more memory in PyTorch than the GPU has, within the memory of a 12 GB
+//! GPU. Its bytes are recorded as planned, as allocated and as NVML reports them. A small model is also compared with
+//! the CPU.
 
 use super::{
-    book::Found,
     options::{Model, Size},
     programs::Scratch,
-    training::{self, Asked, Trained},
+    results::LineWriter,
+    training::{self, TrainingResult, TrainingSettings},
 };
 use crate::{
     failure::Result,
     shell::{Shell, note},
 };
-use headroom_shared::hardware::{
+use headroom_planner::hardware::{
     self,
     context::{ModuleLoading, context_bytes},
 };
 use serde_json::{Value, json};
 use std::path::Path;
 
-/// The memory that CUDA reports of a 12 GB card, in the words of the message that this project began with.
+/// The memory that CUDA reports for a 12 GB GPU, as in the error message that motivated this project.
 const VRAM: &str = "11.69GiB";
-/// Losses at each end whose mean is told: one alone is a batch's luck.
+/// Losses at each end that are averaged: a single one depends on its batch.
 const ENDS: usize = 5;
 
-/// A line of the headline's run, and one of the two small ones.
-pub fn measure(shell: &Shell, headroom: &Path, size: &Size, doctor: &Value, found: &mut Found<'_>) -> Result<()> {
+/// Adds a line for the main run, and one for the two small runs.
+pub fn measure(shell: &Shell, headroom: &Path, size: &Size, doctor: &Value, found: &mut LineWriter<'_>) -> Result<()> {
     let scratch = Scratch::new()?;
     let (data, _) = training::data(shell, headroom, &scratch, size.tokenizer)?;
-    let asked = Asked {
+    let asked = TrainingSettings {
         device: "cuda",
         model: size.model,
         batch_size: size.batch_size,
@@ -39,7 +40,7 @@ pub fn measure(shell: &Shell, headroom: &Path, size: &Size, doctor: &Value, foun
     };
     let planned = asked.plan(shell, headroom, &scratch)?;
     let trained = match &planned.why {
-        Some(why) => Trained { why: Some(format!("not started: {why}")), ..Trained::default() },
+        Some(why) => TrainingResult { why: Some(format!("not started: {why}")), ..TrainingResult::default() },
         None => asked.run_watched(shell, headroom, &scratch)?,
     };
     let Model { n_layer, n_embd, block_size, .. } = size.model;
@@ -63,15 +64,15 @@ pub fn measure(shell: &Shell, headroom: &Path, size: &Size, doctor: &Value, foun
     found.add(beside_cpu(shell, headroom, size, &scratch)?)
 }
 
-/// The means of the losses at each end.
+/// Returns the mean losses at the start and the end.
 fn ends(losses: &[f64]) -> [Option<f64>; 2] {
-    // Of a short run halves, so that the two have nothing in common.
+    // At most half of a short run, so that the two do not overlap.
     let n = ENDS.min(losses.len() / 2);
     let mean = |losses: &[f64]| (!losses.is_empty()).then(|| losses.iter().sum::<f64>() / losses.len() as f64);
     [mean(&losses[..n]), mean(&losses[losses.len() - n..])]
 }
 
-/// What a context takes on the card, from and to; none for a card that is in no table.
+/// Returns the range of a CUDA context's memory; `None` for an unknown GPU.
 fn context_band(doctor: &Value) -> Option<[u64; 2]> {
     let gpu = &doctor["gpus"][0];
     let known = hardware::reported(gpu["name"].as_str()?, gpu["memory_total_bytes"].as_u64())?;
@@ -79,10 +80,10 @@ fn context_band(doctor: &Value) -> Option<[u64; 2]> {
     Some([context.band_low, context.band_high])
 }
 
-/// The same small model, from the same weights and with the same batches, on both.
+/// Trains the same small model on both devices, from the same weights with the same batches.
 fn beside_cpu(shell: &Shell, headroom: &Path, size: &Size, scratch: &Scratch) -> Result<Value> {
     let (data, _) = training::data(shell, headroom, scratch, "char")?;
-    let asked = |device| Asked {
+    let asked = |device| TrainingSettings {
         device,
         model: size.small,
         batch_size: size.small_batch_size,
@@ -103,13 +104,13 @@ fn beside_cpu(shell: &Shell, headroom: &Path, size: &Size, scratch: &Scratch) ->
     }))
 }
 
-/// How far two runs lie apart at most, relative; none where they are not the same iterations.
+/// Returns the largest relative difference of two runs' losses; `None` if their iterations differ.
 fn off_max(cpu: &[f64], cuda: &[f64]) -> Option<f64> {
     if cpu.len() != cuda.len() || cpu.is_empty() {
         return None;
     }
     let off = cpu.iter().zip(cuda).map(|(cpu, cuda)| (cpu - cuda).abs() / cpu.abs());
-    // A loss that is no number is as far off as can be.
+    // A NaN counts as an infinite difference.
     Some(off.map(|off| if off.is_nan() { f64::INFINITY } else { off }).fold(0.0, f64::max))
 }
 
@@ -132,10 +133,10 @@ mod tests {
     }
 
     #[test]
-    fn cards_of_the_table_have_a_band() {
+    fn gpus_of_the_table_have_a_band() {
         let of = |name: &str| context_band(&json!({ "gpus": [{ "name": name }] }));
         let [low, high] = of("NVIDIA H200").expect("it is in the table");
         assert!(low < high && low > 100 << 20, "{low} {high}");
-        assert_eq!(of("A card of no table"), None);
+        assert_eq!(of("A GPU of no table"), None);
     }
 }

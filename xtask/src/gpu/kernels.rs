@@ -1,6 +1,7 @@
-//! Every kernel against the reference: the op tests' program, a process a test, so that a fault ends one test alone.
+//! Tests of every kernel against the reference: the op tests' program with a process per test, so that a fault ends
+//! only one test.
 
-use super::{book::Found, options::Size};
+use super::{options::Size, results::LineWriter};
 use crate::{
     failure::{Failure, Result},
     shell::{Cmd, Shell, note},
@@ -16,28 +17,28 @@ use std::{
     time::Duration,
 };
 
-/// A test on a card takes seconds, most of it in the reference; one that takes this long hangs.
+/// Time limit of a test. A test on a GPU takes seconds, mostly in the reference.
 const TIME_MAX: Duration = Duration::from_secs(300);
-/// Processes that share the card.
+/// Concurrent processes on the GPU.
 const AT_ONCE_MAX: usize = 4;
-/// Of a panic.
-const LINES_TOLD: usize = 4;
-/// What a test prints that has nothing to check on a card: it makes a mistake, which only the emulated one has.
+/// Lines kept of a panic.
+const LINES_REPORTED: usize = 4;
+/// Output of a test that checks nothing on a real GPU, because it mutates a kernel of the emulated one.
 const EMULATED_ALONE: &str = "emulated alone";
 
-/// The tests' program with what makes it demand a card.
+/// Returns the command of the tests' program, with the variables that require a GPU.
 pub fn command(shell: &Shell, ops: &Path, seed: u64) -> Cmd {
     demanding(shell.cmd(ops), seed)
 }
 
-/// The same for a program that runs it.
+/// Adds the same variables to a command that runs the tests' program.
 pub fn demanding(command: Cmd, seed: u64) -> Cmd {
-    // Without a backtrace, whose lines would stand for what went wrong.
+    // Without a backtrace, whose lines would hide the message.
     let command = command.env("HEADROOM_CUDA_REQUIRED", "1").env("RUST_BACKTRACE", "0");
     command.env("HEADROOM_OPS_SEED", seed.to_string())
 }
 
-/// The tests' names.
+/// Returns the names of the tests.
 pub fn names(shell: &Shell, ops: &Path, size: &Size) -> Result<Vec<String>> {
     let text = shell.cmd(ops).args(["--list", "--format", "terse"]).read();
     let text = text.ok_or_else(|| Failure::new(format!("{} does not list its tests", ops.display())))?;
@@ -46,8 +47,8 @@ pub fn names(shell: &Shell, ops: &Path, size: &Size) -> Result<Vec<String>> {
     if names.is_empty() { Err(Failure::new(format!("{} has no test", ops.display()))) } else { Ok(names) }
 }
 
-/// A line a test, in the order in which they end.
-pub fn measure(shell: &Shell, ops: &Path, size: &Size, seed: u64, found: &mut Found<'_>) -> Result<()> {
+/// Adds a line per test, in order of completion.
+pub fn measure(shell: &Shell, ops: &Path, size: &Size, seed: u64, found: &mut LineWriter<'_>) -> Result<()> {
     let names = names(shell, ops, size)?;
     note(&format!("{} tests, on inputs of the seed {seed}: --seed={seed} makes them again", names.len()));
     let next = AtomicUsize::new(0);
@@ -58,7 +59,7 @@ pub fn measure(shell: &Shell, ops: &Path, size: &Size, seed: u64, found: &mut Fo
             let (sender, next, names) = (sender.clone(), &next, &names);
             scope.spawn(move || {
                 while let Some(name) = names.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    // Nobody receives it where a line could not be written: then no more is to be done.
+                    // Without a receiver, a line could not be written, and the work is over.
                     if sender.send(line(shell, ops, name, seed)).is_err() {
                         return;
                     }
@@ -80,7 +81,7 @@ pub fn measure(shell: &Shell, ops: &Path, size: &Size, seed: u64, found: &mut Fo
 
 fn line(shell: &Shell, ops: &Path, name: &str, seed: u64) -> Result<Value> {
     let ended = command(shell, ops, seed).args(["--exact", name, "--test-threads=1"]).limited(TIME_MAX, |_| {})?;
-    // A name that no test has is a success of none.
+    // The runner succeeds with zero tests if the name is unknown.
     let ran = ended.out.contains("1 passed");
     let why =
         panic_of(&ended.out).or_else(|| ended.why()).or_else(|| (!ran).then(|| "no test has this name".to_owned()));
@@ -90,12 +91,12 @@ fn line(shell: &Shell, ops: &Path, name: &str, seed: u64) -> Result<Value> {
     }))
 }
 
-/// What a test's panic says, among what the runner prints of it.
+/// Returns the message of a test's panic from the runner's output.
 fn panic_of(out: &str) -> Option<String> {
     let mut lines = out.lines().skip_while(|line| !line.contains(" panicked at ")).skip(1).peekable();
     lines.peek()?;
-    let told = lines.take_while(|line| !line.is_empty() && !line.starts_with("note: "));
-    Some(told.take(LINES_TOLD).collect::<Vec<_>>().join(" | "))
+    let shown = lines.take_while(|line| !line.is_empty() && !line.starts_with("note: "));
+    Some(shown.take(LINES_REPORTED).collect::<Vec<_>>().join(" | "))
 }
 
 #[cfg(test)]
@@ -105,9 +106,9 @@ mod tests {
     #[test]
     fn a_panic_is_found_among_the_runners_words() {
         let out = "\nrunning 1 test\ntest losses::sums ... FAILED\n\nfailures:\n\n---- losses::sums stdout ----\n\n\
-                   thread 'losses::sums' (7) panicked at tests/fake_cuda/tests/ops/losses.rs:9:5:\non the card: Numbers(\"1\")\n\
+                   thread 'losses::sums' (7) panicked at tests/fake_cuda/tests/ops/losses.rs:9:5:\non the GPU: Numbers(\"1\")\n\
                    note: run with `RUST_BACKTRACE=1`\n\nfailures:\n    losses::sums\n";
-        assert_eq!(panic_of(out).as_deref(), Some("on the card: Numbers(\"1\")"));
+        assert_eq!(panic_of(out).as_deref(), Some("on the GPU: Numbers(\"1\")"));
         assert_eq!(panic_of("test result: ok. 1 passed\n"), None);
     }
 }

@@ -1,33 +1,34 @@
-//! llm.c on the same card: its train_gpt2cu, built here from a checkout that the owner has, on the same tokens. One that
-//! was built elsewhere and lies in the checkout is taken as it is.
+//! llm.c on the same GPU: its train_gpt2cu on the same tokens, built from the user's checkout. A program that is
+//! already built in the checkout is used unchanged.
 
-use super::{options::Options, programs::Scratch, speed::absent, training::median_ms};
+use super::{options::Options, programs::Scratch, results::absent, training::median_ms};
 use crate::{
-    failure::{Doing, Result},
+    failure::{IoContext, Result},
     shell::Shell,
 };
 use serde_json::{Value, json};
 use std::{env, ffi::OsString, fs, path::Path, time::Duration};
 
-/// One file of CUDA C++, with templates.
+/// Time limit for compiling one CUDA C++ file with templates.
 const BUILD_TIME_MAX: Duration = Duration::from_secs(500);
 const TIME_MAX: Duration = Duration::from_secs(200);
 const WHO: &str = "llm.c";
 const PROGRAM: &str = "train_gpt2cu";
-/// Of CUDA 13 a call that llm.c makes takes another argument than before.
+/// Adapts a call of llm.c whose argument changed in CUDA 13.
 const SHIM: &str = include_str!("../../gpu/llmc.h");
-/// Where pip has cuBLAS beside PyTorch, of CUDA 13 and 12: the loader looks there where nothing else has it.
+/// Prints the directories of cuBLAS in pip's packages for CUDA 13 and 12, as a fallback for the loader.
 const LIBRARIES: &str = "import os, nvidia\nfolders = [os.path.join(at, lib) for at in nvidia.__path__ for lib in \
                          ('cu13/lib', 'cublas/lib')]\nprint(os.pathsep.join(filter(os.path.isdir, folders)))";
-/// An evaluation in so many iterations, which is at the start and at the end alone, of one batch: it divides by it.
+/// The evaluation interval: large, so that llm.c evaluates only at the start and the end. It must not be 0, because
+/// llm.c divides by it.
 const EVALUATE_EVERY: &str = "1000000";
-/// Its files of tokens begin with 256 words, of which these are the first: what it is, its version.
+/// llm.c's token files begin with 256 words, of which these are the first: the magic number and the version.
 const MAGIC: [u32; 2] = [20_240_520, 1];
 const HEADER_WORDS: usize = 256;
-/// All kept, and GELU computed again, which is its default.
+/// Recomputation levels: none, and GELU, which is llm.c's default.
 const LEVELS: [(&str, &str); 2] = [("none", "0"), ("gelu", "1")];
 
-/// A line a level and batch size.
+/// Adds a line per level and batch size.
 pub fn measure(
     shell: &Shell,
     options: &Options,
@@ -58,7 +59,7 @@ pub fn measure(
             let command =
                 shell.cmd(folder.join(PROGRAM)).dir(folder).args(["-i", &tokens, "-j", &tokens, "-e", &model]);
             let command = command.args(["-b", &batch, "-t", &length, "-d", &whole, "-x", &steps, "-r", flag]);
-            // It samples and saves nothing meanwhile.
+            // Disables sampling and checkpoints.
             let command = command.args(["-v", EVALUATE_EVERY, "-m", "1", "-s", "0", "-h", "0", "-n", "0"]);
             let ended = command.env("LD_LIBRARY_PATH", &libraries).limited(TIME_MAX, |_| {})?;
             let median = median_ms(&times_ms(&ended.out), size.warm_up).filter(|_| ended.success);
@@ -74,11 +75,11 @@ pub fn measure(
     Ok(())
 }
 
-/// Builds it where it is not there; why it cannot be, where it cannot.
+/// Builds the program if it is missing; returns why it cannot be built.
 fn build(shell: &Shell, folder: &Path, scratch: &Scratch) -> Result<std::result::Result<(), String>> {
     let program = folder.join(PROGRAM);
     if program.is_file() {
-        // Who carried the folder may have lost which files are programs; where it cannot be started, that is told.
+        // Copying the directory may have lost the executable bit. If it cannot be restored, the start reports an error.
         #[cfg(unix)]
         let _ = fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755));
         return Ok(Ok(()));
@@ -87,7 +88,7 @@ fn build(shell: &Shell, folder: &Path, scratch: &Scratch) -> Result<std::result:
         return Ok(Err(format!("{} has no {PROGRAM}, and make and nvcc are not both on PATH", folder.display())));
     }
     let shim = scratch.write("llmc.h", SHIM.as_bytes())?;
-    // One card, so that neither MPI nor NCCL is looked for.
+    // A single GPU, so that the build needs neither MPI nor NCCL.
     let command = shell.cmd("make").dir(folder).args([PROGRAM, "NO_MULTI_GPU=1", "NO_USE_MPI=1"]);
     let command = command.args(capability(shell).map(|number| format!("GPU_COMPUTE_CAPABILITY={number}")));
     let command = command.env("NVCC_APPEND_FLAGS", format!("-include {}", shim.display()));
@@ -95,24 +96,25 @@ fn build(shell: &Shell, folder: &Path, scratch: &Scratch) -> Result<std::result:
     Ok(ended.why().map_or(Ok(()), |why| Err(format!("make {PROGRAM}: {why}"))))
 }
 
-/// 90 of 9.0, the first card's: its Makefile asks for it in vain, and the compiler's own choice is of older cards.
+/// Returns the first GPU's compute capability, such as 90 for 9.0. llm.c's Makefile fails to detect it, and the
+/// compiler's default is for older GPUs.
 fn capability(shell: &Shell) -> Option<String> {
     let text = shell.cmd("nvidia-smi").args(["--query-gpu=compute_cap", "--format=csv,noheader"]).read()?;
     let number: String = text.lines().next()?.trim().split('.').collect();
     (!number.is_empty() && number.chars().all(|digit| digit.is_ascii_digit())).then_some(number)
 }
 
-/// Where the loader is to look for libraries: where it is told to already, then beside PyTorch.
+/// Search path for libraries: the current one, then the directories of PyTorch's packages.
 fn libraries(shell: &Shell) -> OsString {
-    let told = env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+    let current = env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
     let beside = shell.cmd("python3").args(["-c", LIBRARIES]).read().unwrap_or_default();
     let beside = OsString::from(beside.trim());
-    let folders = env::split_paths(&told).chain(env::split_paths(&beside));
-    // Of no folder's name there is the separator: all were split by it.
-    env::join_paths(folders.filter(|folder| !folder.as_os_str().is_empty())).unwrap_or(told.clone())
+    let folders = env::split_paths(&current).chain(env::split_paths(&beside));
+    // No directory contains the separator, because the list was split at it.
+    env::join_paths(folders.filter(|folder| !folder.as_os_str().is_empty())).unwrap_or(current.clone())
 }
 
-/// The tokens to train on, as it reads them.
+/// Returns the path of the training tokens in llm.c's format.
 fn tokens(scratch: &Scratch, data: &Path) -> Result<String> {
     let path = scratch.join("llmc.bin");
     if !path.is_file() {
@@ -123,7 +125,7 @@ fn tokens(scratch: &Scratch, data: &Path) -> Result<String> {
     Ok(path.display().to_string())
 }
 
-/// nanoGPT's 16-bit tokens behind a header.
+/// Prepends llm.c's header to nanoGPT's 16-bit tokens.
 fn as_llmc_reads(tokens: &[u8]) -> Vec<u8> {
     let n_tokens = u32::try_from(tokens.len() / 2).unwrap_or(u32::MAX);
     let mut words = [0; HEADER_WORDS];
@@ -131,7 +133,7 @@ fn as_llmc_reads(tokens: &[u8]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_le_bytes()).chain(tokens.iter().copied()).collect()
 }
 
-/// Of every iteration's line, what stands before `ms`:
+/// The figure before `ms` in every iteration's line:
 /// `step    3/20 | loss 9.5 (+nanz)| norm 2.1 (+nanz)| lr 3e-06 | 91.25 ms | 44.4% bf16 MFU | 718000 tok/s`.
 fn times_ms(said: &str) -> Vec<f64> {
     let steps = said.lines().filter(|line| line.trim_start().starts_with("step") && line.contains("tok/s"));
@@ -156,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_stand_behind_a_header_of_a_kibibyte() {
+    fn tokens_follow_kibibyte_header() {
         let bytes = as_llmc_reads(&[7, 0, 8, 1]);
         assert_eq!(bytes.len(), 1024 + 4);
         assert_eq!(bytes[..12], [0x88, 0xd8, 0x34, 0x01, 1, 0, 0, 0, 2, 0, 0, 0]);

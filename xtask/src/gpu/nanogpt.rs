@@ -1,22 +1,17 @@
-//! nanoGPT on the same card: its model.py, from a checkout that the owner has, timed by a driver of our own.
+//! nanoGPT on the same GPU: its model.py from the user's checkout, timed by Headroom's own script.
 
-use super::{
-    nvml,
-    options::Options,
-    programs::Scratch,
-    speed::{absent, shape_words},
-};
+use super::{nvml, options::Options, programs::Scratch, results::absent};
 use crate::{failure::Result, shell::Shell};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// torch.compile takes a minute or two.
+/// Time limit; torch.compile takes a minute or two.
 const TIME_MAX: Duration = Duration::from_secs(400);
 const DRIVER: &str = include_str!("../../gpu/nanogpt.py");
-/// As lines call it, and whether it is compiled.
+/// The name in the lines, and whether it is compiled.
 const WAYS: [(&str, bool); 2] = [("nanogpt_eager", false), ("nanogpt_compile", true)];
 
-/// A line a way and batch size.
+/// Adds a line per mode and batch size.
 pub fn measure(
     shell: &Shell,
     options: &Options,
@@ -40,7 +35,7 @@ pub fn measure(
             let numbers = [batch_size, size.warm_up, size.timed].map(|number| number.to_string());
             let command = shell.cmd("python3").args([&driver, &folder.display().to_string()]);
             let command = command.args([if compiled { "compile" } else { "eager" }]);
-            let command = command.args(shape_words(size.model)).args(numbers);
+            let command = command.args(size.model.arguments()).args(numbers);
             let ended = command.limited(TIME_MAX, |_| {})?;
             let printed = ended.out.lines().rev().find_map(|line| serde_json::from_str::<Value>(line).ok());
             add(match printed.filter(|printed| printed["tokens_per_second"].is_f64()) {

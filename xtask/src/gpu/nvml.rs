@@ -1,43 +1,43 @@
-//! What NVML tells: every reading, agreement with `nvidia-smi`, what telemetry costs, and a process's bytes.
+//! NVML measurements: every reading, agreement with `nvidia-smi`, the cost of telemetry, and a process's memory.
 
-use super::{agreement, book::Found, readings};
+use super::{agreement, readings, results::LineWriter};
 use crate::{
-    failure::{Doing, Failure, Result},
+    failure::{Failure, IoContext, Result},
     shell::{Shell, note, step},
 };
 use serde_json::{Value, json};
 use std::{path::Path, process::Child};
 
-/// A load where none is named and PyTorch is there: products of large matrices until it is stopped.
+/// The default load if PyTorch is installed: large GEMMs until it is stopped.
 const TORCH_LOAD: &str = "import torch\na = torch.randn(8192, 8192, device='cuda', dtype=torch.bfloat16)\nwhile True:\n    \
                           for _ in range(50):\n        b = a @ a\n    torch.cuda.synchronize()";
 const TORCH_PROBE: &str = "import torch, sys; sys.exit(not torch.cuda.is_available())";
-/// How often the two are compared: values that change between two calls agree seldom in one try.
+/// Number of comparisons: values that change between two calls rarely match in one.
 const COMPARISONS: usize = 5;
-const NO_LOAD: &str = "no load: --load names a command that computes on the card, and PyTorch with CUDA is not there";
+const NO_LOAD: &str = "no load: --load names a command that computes on the GPU, and PyTorch with CUDA is not there";
 
-/// Whether there is a PyTorch that computes on the card.
+/// Returns whether PyTorch with CUDA is installed.
 pub fn has_torch(shell: &Shell) -> bool {
     shell.cmd("python3").args(["-c", TORCH_PROBE]).read().is_some()
 }
 
-/// What the program says of the cards now.
+/// Returns the current output of `headroom doctor --json`.
 pub fn doctor(shell: &Shell, headroom: &Path) -> Result<Value> {
     let text = shell
         .cmd(headroom)
         .args(["doctor", "--json"])
         .read()
-        .ok_or_else(|| Failure::new("no card answers").hint(format!("`{} doctor` says why", headroom.display())))?;
+        .ok_or_else(|| Failure::new("no GPU answers").hint(format!("`{} doctor` says why", headroom.display())))?;
     serde_json::from_str(&text).doing(|| "read what `headroom doctor --json` prints".into())
 }
 
-/// All of this section.
+/// Runs all measurements of this step.
 pub fn measure(
     shell: &Shell,
     headroom: &Path,
     doctor: &Value,
     load: Option<&str>,
-    found: &mut Found<'_>,
+    found: &mut LineWriter<'_>,
 ) -> Result<()> {
     found.extend(readings::lines(doctor))?;
     match shell.which("nvidia-smi") {
@@ -55,10 +55,10 @@ pub fn measure(
             note(NO_LOAD);
             continue;
         }
-        let why = if loaded { "with a load on the card" } else { "with an idle card" };
+        let why = if loaded { "with a load on the GPU" } else { "with an idle GPU" };
         let measured = step("measure what telemetry costs", why, || telemetry(shell, headroom, loaded));
         if let Some(running) = &mut running {
-            // It ends by no other way; one that ended by itself says so below.
+            // The load never ends by itself; if it did, that is reported below.
             let _ = running.kill();
             let _ = running.wait();
         }
@@ -78,7 +78,7 @@ fn telemetry(shell: &Shell, headroom: &Path, loaded: bool) -> Result<Vec<Value>>
     lines.collect()
 }
 
-/// Starts what computes on the card; none where there is nothing to start.
+/// Starts a load on the GPU; `None` if there is no command for one.
 fn start_load(shell: &Shell, load: Option<&str>) -> Result<Option<Child>> {
     let command = match load {
         Some(load) => shell.cmd("sh").args(["-c", &format!("exec {load}")]),
@@ -88,41 +88,41 @@ fn start_load(shell: &Shell, load: Option<&str>) -> Result<Option<Child>> {
     command.start().map(Some)
 }
 
-/// The first card's memory while a process runs, each the most that was seen.
+/// The first GPU's memory while a process runs; each value is the largest seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Seen {
-    /// Of the whole card before the process began.
+pub struct PeakMemory {
+    /// Used memory of the GPU before the process started.
     pub before_bytes: Option<u64>,
-    /// Of the whole card while it ran.
-    pub card_bytes: Option<u64>,
-    /// Of the process, where the driver tells it: not where processes have other numbers, as in some containers.
+    /// Used memory of the GPU while it ran.
+    pub gpu_bytes: Option<u64>,
+    /// Memory of the process, if the driver reports it. It does not if process ids differ, as in some containers.
     pub process_bytes: Option<u64>,
 }
 
-impl Seen {
-    /// Looks before the process begins.
+impl PeakMemory {
+    /// Reads the memory before the process starts.
     pub fn before(shell: &Shell, headroom: &Path) -> Self {
-        let before_bytes = doctor(shell, headroom).ok().and_then(|doctor| card_bytes(&doctor));
+        let before_bytes = doctor(shell, headroom).ok().and_then(|doctor| gpu_bytes(&doctor));
         Self { before_bytes, ..Self::default() }
     }
 
-    /// Looks now. A driver that does not answer once has said nothing.
+    /// Reads the memory now. A failed reading is ignored.
     pub fn look(&mut self, shell: &Shell, headroom: &Path, pid: u32) {
         if let Ok(doctor) = doctor(shell, headroom) {
-            self.card_bytes = self.card_bytes.max(card_bytes(&doctor));
+            self.gpu_bytes = self.gpu_bytes.max(gpu_bytes(&doctor));
             self.process_bytes = self.process_bytes.max(process_bytes(&doctor, pid));
         }
     }
 
-    /// What the process has: by its number, else by how much more the card has than before, which is right where
-    /// nobody else came or went.
+    /// Returns the process's memory: by its id, otherwise the increase since before. The latter is correct if no other
+    /// process started or ended.
     pub fn of_process(&self) -> Option<(u64, &'static str)> {
-        let more = self.card_bytes.zip(self.before_bytes).map(|(now, before)| now.saturating_sub(before));
+        let more = self.gpu_bytes.zip(self.before_bytes).map(|(now, before)| now.saturating_sub(before));
         self.process_bytes.map(|bytes| (bytes, "process")).or(more.map(|bytes| (bytes, "card, less before")))
     }
 }
 
-fn card_bytes(doctor: &Value) -> Option<u64> {
+fn gpu_bytes(doctor: &Value) -> Option<u64> {
     doctor["telemetry"]["gpus"][0]["memory_used_bytes"].as_u64()
 }
 
@@ -144,11 +144,11 @@ mod tests {
             ] }] },
         });
         assert_eq!([7, 8, 9].map(|pid| process_bytes(&doctor, pid)), [None, Some(300), None]);
-        assert_eq!(card_bytes(&doctor), Some(900));
-        let mut seen = Seen { before_bytes: Some(500), card_bytes: Some(900), process_bytes: None };
+        assert_eq!(gpu_bytes(&doctor), Some(900));
+        let mut seen = PeakMemory { before_bytes: Some(500), gpu_bytes: Some(900), process_bytes: None };
         assert_eq!(seen.of_process(), Some((400, "card, less before")));
         seen.process_bytes = Some(300);
         assert_eq!(seen.of_process(), Some((300, "process")));
-        assert_eq!(Seen::default().of_process(), None);
+        assert_eq!(PeakMemory::default().of_process(), None);
     }
 }

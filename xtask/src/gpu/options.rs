@@ -1,9 +1,9 @@
-//! What the command line asks for, and how much is measured.
+//! Options of the command line, and sizes of the measurements.
 
 use super::step::Step;
 use crate::{
     args::Args,
-    failure::{Doing, Failure, Result},
+    failure::{Failure, IoContext, Result},
 };
 use std::{
     env,
@@ -11,52 +11,60 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-/// A model that is trained.
+/// A model to train.
 #[derive(Clone, Copy, Debug)]
 pub struct Model {
-    /// Blocks.
+    /// Number of blocks.
     pub n_layer: u64,
-    /// Heads.
+    /// Number of heads.
     pub n_head: u64,
-    /// Channels.
+    /// Number of channels.
     pub n_embd: u64,
-    /// Tokens a sequence.
+    /// Tokens per sequence.
     pub block_size: u64,
 }
 
-/// GPT-2 124M, without biases and dropout as nanoGPT trains it.
+impl Model {
+    /// Returns n_layer, n_head, n_embd and block_size as arguments of another program.
+    pub fn arguments(self) -> [String; 4] {
+        let Self { n_layer, n_head, n_embd, block_size } = self;
+        [n_layer, n_head, n_embd, block_size].map(|number| number.to_string())
+    }
+}
+
+/// GPT-2 124M, without biases and dropout as in nanoGPT.
 const GPT2: Model = Model { n_layer: 12, n_head: 12, n_embd: 768, block_size: 1024 };
-/// What a CPU trains in seconds, and the emulated card too.
+/// A model that a CPU or the emulated GPU trains in seconds.
 const SMALL: Model = Model { n_layer: 2, n_head: 2, n_embd: 64, block_size: 32 };
 
-/// How much is measured.
+/// Sizes of the measurements.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
-    /// The headline's.
+    /// The model of the main run.
     pub model: Model,
-    /// What its text is cut into.
+    /// The tokenizer of the main run's data.
     pub tokenizer: &'static str,
-    /// Its micro-batch.
+    /// The batch size of the main run.
     pub batch_size: u64,
-    /// Its iterations.
+    /// The iterations of the main run.
     pub iterations: u64,
-    /// What the run beside the CPU's has.
+    /// The model of the comparison with the CPU.
     pub small: Model,
-    /// Its micro-batch.
+    /// The batch size of the comparison.
     pub small_batch_size: u64,
-    /// Its iterations.
+    /// The iterations of the comparison.
     pub small_iterations: u64,
-    /// Micro-batches whose speed is measured.
+    /// Batch sizes of the speed measurements.
     pub speeds: [u64; 2],
-    /// Iterations of which the median is told, after [`Self::warm_up`].
+    /// Iterations of the reported median, after [`Self::warm_up`].
     pub timed: u64,
     /// Iterations that are not counted.
     pub warm_up: u64,
-    /// Of the kernels' tests, those whose name contains it.
+    /// Filter of the kernels' tests by name.
     pub tests: &'static str,
 }
 
-/// The issue's.
+/// The full measurements.
 pub const FULL: Size = Size {
     model: GPT2,
     tokenizer: "gpt2",
@@ -70,7 +78,7 @@ pub const FULL: Size = Size {
     warm_up: 5,
     tests: "",
 };
-/// What shows in a minute, on the emulated card, that every step still works. No figure of it is of a card.
+/// Small sizes that check every step within a minute on the emulated GPU. Their figures are meaningless.
 pub const TINY: Size = Size {
     model: SMALL,
     tokenizer: "char",
@@ -85,35 +93,35 @@ pub const TINY: Size = Size {
     tests: "losses::",
 };
 
-/// The command line.
+/// Options of the command line.
 #[derive(Debug)]
 pub struct Options {
-    /// Programs that were built elsewhere; else those beside this one, or what is built now.
+    /// A program built elsewhere; without it the one beside this program, or a new build.
     pub headroom: Option<PathBuf>,
     /// The kernels' tests.
     pub ops: Option<PathBuf>,
-    /// What times kernels.
+    /// The benchmark of the kernels.
     pub cuda_ops: Option<PathBuf>,
-    /// A command that computes on the card.
+    /// A command that computes on the GPU.
     pub load: Option<String>,
-    /// Where lines go; none for `bench/results`.
+    /// The directory of the results; `None` for `bench/results`.
     pub out: Option<PathBuf>,
-    /// nanoGPT's checkout.
+    /// The checkout of nanoGPT.
     pub nanogpt: Option<PathBuf>,
-    /// llm.c's.
+    /// The checkout of llm.c.
     pub llmc: Option<PathBuf>,
-    /// What kernels' inputs are made of.
+    /// The seed of the kernels' inputs.
     pub seed: u64,
-    /// The steps.
+    /// The steps to run.
     pub steps: Vec<Step>,
-    /// How much.
+    /// The sizes.
     pub size: Size,
-    /// Whether that is [`TINY`].
+    /// Whether `size` is [`TINY`].
     pub tiny: bool,
 }
 
 impl Options {
-    /// Reads it.
+    /// Parses the command line.
     pub fn read(mut args: Args) -> Result<Self> {
         let mut path = |name: &str| args.value(name)?.map(|path| absolute(&path)).transpose();
         let [headroom, ops, cuda_ops, out, nanogpt, llmc] = [
@@ -125,7 +133,7 @@ impl Options {
             path("--llmc")?,
         ];
         let seed = match args.value("--seed")? {
-            Some(text) => text.parse().map_err(|_| Failure::new(format!("--seed {text} is no number")))?,
+            Some(text) => text.parse().map_err(|_| Failure::new(format!("--seed {text} is not a number")))?,
             None => fresh_seed(),
         };
         let steps = match args.value("--only")? {
@@ -139,15 +147,13 @@ impl Options {
         Ok(Self { headroom, ops, cuda_ops, load, out, nanogpt, llmc, seed, steps, size, tiny })
     }
 
-    /// Where lines go. What no card measured never comes into the repository's results.
+    /// Returns the directory of the results. Results of an emulated GPU never go to the repository's.
     pub fn folder(&self, root: &Path) -> Result<PathBuf> {
         let stands_in = ["HEADROOM_CUDA", "HEADROOM_NVML"].into_iter().find(|name| env::var_os(name).is_some());
         match (&self.out, self.tiny, stands_in) {
             (Some(out), ..) => Ok(out.clone()),
             (None, false, None) => Ok(root.join("bench/results")),
-            (None, true, _) => {
-                Err(Failure::new("--tiny measures nothing of a card").hint("--out names another folder"))
-            }
+            (None, true, _) => Err(Failure::new("--tiny measures nothing of a GPU").hint("--out names another folder")),
             (None, false, Some(name)) => Err(Failure::new(format!("{name} names another library than the driver's"))
                 .hint("--out names another folder")),
         }
@@ -155,17 +161,19 @@ impl Options {
 }
 
 fn absolute(path: &str) -> Result<PathBuf> {
-    // Programs are started in the workspace, and a path is meant from where the person is.
+    // Programs run in the workspace, but paths are relative to the user's directory.
     std::path::absolute(path).doing(|| format!("find {path}"))
 }
 
 fn step(name: &str) -> Result<Step> {
     let known = Step::ALL.into_iter().find(|step| step.name() == name);
     let names = Step::ALL.map(Step::name).join(", ");
-    known.ok_or_else(|| Failure::new(format!("--only {name} is no step")).hint(format!("some of {names}, with commas")))
+    known.ok_or_else(|| {
+        Failure::new(format!("--only: unknown step {name}")).hint(format!("steps, separated by commas: {names}"))
+    })
 }
 
-/// Another one each time.
+/// Returns a different seed each time.
 fn fresh_seed() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::from(since.subsec_nanos()) ^ since.as_secs()
@@ -189,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_card_measured_stays_out_of_the_results() {
+    fn unmeasured_lines_stay_out_of_results() {
         read("--tiny").expect("options").folder(Path::new("/here")).expect_err("it needs a folder");
         let named = read("--tiny --out /there").expect("options");
         assert_eq!(named.folder(Path::new("/here")).expect("a folder"), Path::new("/there"));

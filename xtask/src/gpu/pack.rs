@@ -1,22 +1,23 @@
-//! `cargo xtask gpu --pack FOLDER`: what a machine with a card needs to run all of it without Rust or this checkout.
+//! `cargo xtask gpu --pack FOLDER`: collects what a machine with a GPU needs to run all steps without Rust or this
+//! checkout.
 
 use super::programs::{NAMES, build};
 use crate::{
-    failure::{Doing, Failure, Result},
+    failure::{Failure, IoContext, Result},
     files,
     shell::{Shell, note, step},
 };
 use std::{fs, path::Path};
 
-/// What a pack may take: it is carried to machines that are lent for minutes.
+/// The size limit of a pack, which is copied to machines that are available for minutes.
 const BYTES_MAX: u64 = 60 << 20;
-/// The script that begins it there. Who carried the folder may have lost which files are programs.
+/// The pack's start script. Copying the directory may have lost the executable bits.
 const SCRIPT: &str = r#"#!/bin/sh
-# Measures this machine's card: sh run.sh [OPTIONS], as `cargo xtask gpu` takes them; lines go to bench/results here.
+# Measures this machine's GPU: sh run.sh [OPTIONS], as `cargo xtask gpu` takes them; lines go to bench/results here.
 cd "$(dirname "$0")" && chmod +x headroom xtask ops cuda_ops && exec ./xtask gpu "$@"
 "#;
 
-/// Fills the folder, and says what is in it.
+/// Fills the directory and prints its contents.
 pub fn run(shell: &Shell, folder: &Path) -> Result<()> {
     let built = build(shell)?;
     step("pack", "stripped copies, and the script that begins", || {
@@ -27,7 +28,7 @@ pub fn run(shell: &Shell, folder: &Path) -> Result<()> {
             let to = folder.join(name);
             fs::copy(from, &to).doing(|| format!("copy {} to {}", from.display(), to.display()))?;
             if shell.cmd("strip").args([to.display().to_string()]).read().is_none() {
-                note(&format!("{name} is not stripped: there is no `strip`, and the pack is larger for it"));
+                note(&format!("{name} is not stripped, because `strip` is missing; the pack is larger"));
             }
         }
         fs::write(folder.join("run.sh"), SCRIPT).doing(|| "write run.sh".into())
@@ -61,8 +62,8 @@ fn shown(version: Option<(u32, u32)>) -> String {
     version.map_or_else(|| "of any version".to_owned(), |(major, minor)| format!("{major}.{minor}"))
 }
 
-/// The newest version of glibc's symbols that a program names: by `GLIBC_2.34` among its strings, which is where the
-/// loader finds it.
+/// Returns the newest glibc version that a program requires: the loader finds it as `GLIBC_2.34` among the program's
+/// strings.
 fn newest_glibc(program: &[u8]) -> Option<(u32, u32)> {
     const NAME: &[u8] = b"GLIBC_";
     let starts = program.windows(NAME.len()).enumerate().filter(|(_, window)| *window == NAME);

@@ -1,8 +1,8 @@
-//! The programs that measure: beside this one where they were packed, else built now.
+//! The measuring programs: those beside this one in a pack, otherwise new builds.
 
 use super::options::Options;
 use crate::{
-    failure::{Doing, Failure, Result},
+    failure::{Failure, IoContext, Result},
     shell::{Shell, step},
 };
 use serde_json::Value;
@@ -11,22 +11,22 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Their names in a pack, and as cargo calls them.
+/// Their names, both in a pack and for cargo.
 pub const NAMES: [&str; 4] = ["headroom", "xtask", "ops", "cuda_ops"];
 
-/// Where they are.
+/// Paths of the programs.
 #[derive(Debug)]
 pub struct Programs {
     /// `headroom`.
     pub headroom: PathBuf,
     /// The tests of every op.
     pub ops: PathBuf,
-    /// What times every op.
+    /// The benchmark of every op.
     pub cuda_ops: PathBuf,
 }
 
 impl Programs {
-    /// Finds them, or builds what is missing.
+    /// Finds the programs, or builds those that are missing.
     pub fn find(shell: &Shell, options: &Options) -> Result<Self> {
         let given = [("headroom", &options.headroom), ("ops", &options.ops), ("cuda_ops", &options.cuda_ops)];
         let mut found = given.map(|(name, given)| given.clone().or_else(|| beside(name)));
@@ -45,14 +45,14 @@ impl Programs {
     }
 }
 
-/// A program in this one's folder, which is a pack where the tests are there too.
+/// Returns a program in this one's directory, if that is a pack, which has the tests too.
 fn beside(name: &str) -> Option<PathBuf> {
     let folder = env::current_exe().ok()?.parent()?.to_owned();
     let path = folder.join(name);
     (folder.join("ops").is_file() && path.is_file()).then_some(path)
 }
 
-/// The test program of a name that cargo built last without optimisation: `ops-` and a hash, and no ending.
+/// Returns cargo's newest unoptimised test program of this name: `ops-` and a hash, without an extension.
 pub fn newest_test(shell: &Shell, name: &str) -> Option<PathBuf> {
     let files = fs::read_dir(shell.target.join("debug/deps")).ok()?.filter_map(|entry| Some(entry.ok()?.path()));
     let tests = files.filter(|path| {
@@ -62,12 +62,12 @@ pub fn newest_test(shell: &Shell, name: &str) -> Option<PathBuf> {
     tests.max_by_key(|path| path.metadata().and_then(|data| data.modified()).ok())
 }
 
-/// An example that cargo built without optimisation.
+/// Returns cargo's unoptimised example of this name.
 pub fn example(shell: &Shell, name: &str) -> Option<PathBuf> {
     Some(shell.target.join("debug/examples").join(name)).filter(|path| path.is_file())
 }
 
-/// Builds all of [`NAMES`] as they ship, and says where each lies.
+/// Builds all of [`NAMES`] in release mode, and returns their paths.
 pub fn build(shell: &Shell) -> Result<Vec<(String, PathBuf)>> {
     let packages = ["headroom-agent", "xtask", "headroom-fake-cuda", "headroom-kernels"];
     let targets = ["--bin", "headroom", "--bin", "xtask", "--test", "ops", "--example", "cuda_ops"];
@@ -83,7 +83,7 @@ pub fn build(shell: &Shell) -> Result<Vec<(String, PathBuf)>> {
     })
 }
 
-/// The executables among cargo's messages.
+/// Returns the executables in cargo's messages.
 fn built(messages: &str) -> Vec<(String, PathBuf)> {
     let messages = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let executable = |message: Value| {
@@ -93,24 +93,24 @@ fn built(messages: &str) -> Vec<(String, PathBuf)> {
     messages.filter_map(executable).collect()
 }
 
-/// A folder of this process's own, gone when this is.
+/// A temporary directory, removed on drop.
 #[derive(Debug)]
 pub struct Scratch(PathBuf);
 
 impl Scratch {
-    /// Makes it among the system's temporary ones.
+    /// Creates it below the system's temporary directory.
     pub fn new() -> Result<Self> {
         let folder = env::temp_dir().join(format!("headroom-gpu-{}", std::process::id()));
         fs::create_dir_all(&folder).doing(|| format!("make {}", folder.display()))?;
         Ok(Self(folder))
     }
 
-    /// A path in it.
+    /// Returns a path in it.
     pub fn join(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
 
-    /// Writes a file into it.
+    /// Writes a file in it.
     pub fn write(&self, name: &str, bytes: &[u8]) -> Result<PathBuf> {
         let path = self.join(name);
         fs::write(&path, bytes).doing(|| format!("write {}", path.display()))?;
@@ -126,7 +126,7 @@ impl AsRef<Path> for Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // What is left is among what the system clears away.
+        // The system eventually removes leftovers.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

@@ -1,22 +1,22 @@
-//! Which readings a card gives: the values of `headroom doctor --json`, one by one.
+//! The readings that a GPU supports: the values of `headroom doctor --json`, one by one.
 
 use serde_json::{Value, json};
 
-/// The first line: what was looked at.
+/// Returns the first line: the machine.
 pub fn machine(doctor: &Value, date: &str) -> Value {
     let names = doctor["gpus"].as_array().into_iter().flatten().map(|gpu| gpu["name"].clone());
     json!({ "kind": "machine", "date": date, "driver": doctor["driver"], "gpus": names.collect::<Vec<_>>() })
 }
 
-/// A line a reading of every card; one that is missing has its reason.
+/// Returns a line per reading of every GPU; a missing one has its reason.
 pub fn lines(doctor: &Value) -> Vec<Value> {
     let mut lines = Vec::new();
-    for (place, cards) in
+    for (place, entries) in
         [("gpu", &doctor["gpus"]), ("telemetry", &doctor["telemetry"]["gpus"]), ("slow", &doctor["slow"]["gpus"])]
     {
-        for card in cards.as_array().into_iter().flatten() {
-            let gpu = card.get("gpu").or_else(|| card.get("index")).cloned().unwrap_or_default();
-            let readings = card.as_object().into_iter().flatten();
+        for entry in entries.as_array().into_iter().flatten() {
+            let gpu = entry.get("gpu").or_else(|| entry.get("index")).cloned().unwrap_or_default();
+            let readings = entry.as_object().into_iter().flatten();
             for (name, value) in readings.filter(|(name, _)| !matches!(name.as_str(), "gpu" | "index")) {
                 let missing = value.get("missing");
                 lines.push(json!({
@@ -29,9 +29,9 @@ pub fn lines(doctor: &Value) -> Vec<Value> {
     lines
 }
 
-/// As `nvidia-h200-2026-11-22.jsonl`.
+/// Returns the name of the results' file, such as `nvidia-h200-2026-11-22.jsonl`.
 pub fn file_name(doctor: &Value, date: &str) -> String {
-    let name = doctor["gpus"][0]["name"].as_str().unwrap_or("no card").to_lowercase();
+    let name = doctor["gpus"][0]["name"].as_str().unwrap_or("no GPU").to_lowercase();
     let words = name.split(|letter: char| !letter.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
     format!("{}-{date}.jsonl", words.collect::<Vec<_>>().join("-"))
 }

@@ -1,10 +1,10 @@
-//! NVIDIA's compute-sanitizer over the kernels' tests: what is read and written outside of memory, and races in shared
-//! memory. Each tool sees a group of tests at a time, so that one which takes too long costs no other.
+//! NVIDIA's compute-sanitizer over the kernels' tests: accesses outside of memory, and races in shared memory. Each
+//! tool runs a group of tests at a time, so that a timeout affects only one group.
 
-use super::{book::Found, kernels, options::Size};
+use super::{kernels, options::Size, results::LineWriter};
 use crate::{
     failure::Result,
-    shell::{Ended, Shell, note},
+    shell::{CommandResult, Shell, note},
 };
 use serde_json::{Value, json};
 use std::{
@@ -14,17 +14,16 @@ use std::{
     time::Duration,
 };
 
-/// racecheck takes a hundred times the time of a kernel.
+/// Time limit; racecheck takes a hundred times as long as the kernels.
 const TIME_MAX: Duration = Duration::from_secs(240);
-/// The exit status where the tool found something: none that a test's program has.
+/// The tool's exit status for findings, distinct from those of the tests' program.
 const FOUND: &str = "86";
-/// The library's kernels are its maker's to check: they would take the time, and what a tool says of them is no fault of
-/// ours.
+/// Disables cuBLASLt: checking its kernels would take the time, and findings in them are not Headroom's errors.
 const LIBRARY: (&str, &str) = ("HEADROOM_CUBLASLT", "off");
 const TOOLS: [&str; 2] = ["memcheck", "racecheck"];
 
-/// A line a tool and group of tests; where the tool is not to be had, one that says why.
-pub fn measure(shell: &Shell, ops: &Path, size: &Size, seed: u64, found: &mut Found<'_>) -> Result<()> {
+/// Adds a line per tool and group of tests, or a line with the reason if a tool is missing.
+pub fn measure(shell: &Shell, ops: &Path, size: &Size, seed: u64, found: &mut LineWriter<'_>) -> Result<()> {
     let Some(sanitizer) = find(shell) else {
         let reason = "compute-sanitizer is neither on PATH nor in CUDA_HOME/bin nor in /usr/local/cuda/bin";
         note(reason);
@@ -38,7 +37,7 @@ pub fn measure(shell: &Shell, ops: &Path, size: &Size, seed: u64, found: &mut Fo
             let command = shell.cmd(&sanitizer).args(["--tool", tool, "--error-exitcode", FOUND]);
             let command = command.args([ops.display().to_string()]).env(LIBRARY.0, LIBRARY.1);
             let command = kernels::demanding(command, seed);
-            // Colons, as a group's name may be in another's.
+            // With colons, because a group's name may be part of another's.
             let command = command.args([&format!("{group}::"), "--test-threads=1"]);
             let ended = command.limited(TIME_MAX, |_| {})?;
             if let Some(reason) = refused(&ended) {
@@ -68,7 +67,7 @@ fn absent(tool: &str, reason: &str) -> Value {
     json!({ "kind": "sanitizer", "tool": tool, "available": false, "reason": reason })
 }
 
-fn line(tool: &str, group: &str, ended: &Ended) -> Value {
+fn line(tool: &str, group: &str, ended: &CommandResult) -> Value {
     let errors = errors(&ended.out).or_else(|| errors(&ended.err));
     let clean = ended.success && errors == Some(0);
     let why = ended.why().or_else(|| errors.is_none().then(|| "it says nothing at its end".to_owned()));
@@ -78,8 +77,8 @@ fn line(tool: &str, group: &str, ended: &Ended) -> Value {
     })
 }
 
-/// What the tool says where it cannot work with this card at all, as in some virtual machines.
-fn refused(ended: &Ended) -> Option<String> {
+/// Returns the tool's message if it does not support this GPU, as in some virtual machines.
+fn refused(ended: &CommandResult) -> Option<String> {
     let said = [&ended.out, &ended.err];
     let lines = said
         .iter()
@@ -91,7 +90,7 @@ fn refused(ended: &Ended) -> Option<String> {
         .map(|line| line.trim_matches(['=', ' ']).to_owned())
 }
 
-/// The sum of what processes ended with: `ERROR SUMMARY: 2 errors`, `RACECHECK SUMMARY: 1 hazard displayed (…)`.
+/// Returns the sum over all processes of `ERROR SUMMARY: 2 errors` or `RACECHECK SUMMARY: 1 hazard displayed (…)`.
 fn errors(text: &str) -> Option<u64> {
     let summaries = text.lines().filter(|line| line.starts_with("========="));
     let numbers =
@@ -103,8 +102,8 @@ fn errors(text: &str) -> Option<u64> {
 mod tests {
     use super::*;
 
-    fn ended(out: &str, success: bool) -> Ended {
-        Ended { out: out.to_owned(), success, ..Ended::default() }
+    fn ended(out: &str, success: bool) -> CommandResult {
+        CommandResult { out: out.to_owned(), success, ..CommandResult::default() }
     }
 
     #[test]
@@ -120,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_card_that_the_tool_refuses_is_told() {
+    fn a_gpu_that_the_tool_refuses_is_reported() {
         let text =
             "========= COMPUTE-SANITIZER\n========= Error: Device not supported\n========= ERROR SUMMARY: 1 error\n";
         assert_eq!(refused(&ended(text, false)).as_deref(), Some("Error: Device not supported"));

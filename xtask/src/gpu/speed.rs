@@ -1,11 +1,11 @@
-//! Tokens a second: ours with all kept and with blocks computed again, nanoGPT's with and without torch.compile, llm.c's.
+//! Tokens per second: Headroom without and with block recomputation, nanoGPT with and without torch.compile, and llm.c.
 
 use super::{
-    book::Found,
     llmc, nanogpt,
-    options::{Model, Options, Size},
+    options::{Options, Size},
     programs::Scratch,
-    training::{self, Asked},
+    results::{LineWriter, absent},
+    training::{self, TrainingSettings},
 };
 use crate::{
     failure::Result,
@@ -14,26 +14,28 @@ use crate::{
 use serde_json::{Value, json};
 use std::path::Path;
 
-/// All kept, by our own attention and by cuDNN's where it is faster, and whole blocks computed again.
+/// Recomputation level and attention backend: none with the built-in attention, none with cuDNN if it is faster, and
+/// whole blocks.
 const WAYS: [(&str, &str); 3] = [("none", "own"), ("none", "cudnn"), ("block", "own")];
 
-/// A line a run; one that cannot be here says why.
-pub fn measure(shell: &Shell, headroom: &Path, options: &Options, found: &mut Found<'_>) -> Result<()> {
+/// Adds a line per run; an impossible one has the reason.
+pub fn measure(shell: &Shell, headroom: &Path, options: &Options, found: &mut LineWriter<'_>) -> Result<()> {
     let scratch = Scratch::new()?;
     let size = &options.size;
     let (data, vocab_size) = training::data(shell, headroom, &scratch, size.tokenizer)?;
     let mut add = |line: Value| {
-        note(&told(&line));
+        note(&summary(&line));
         found.add(line)
     };
     for batch_size in size.speeds {
         for (recompute, attention) in WAYS {
             let (device, model, iterations, data) = ("cuda", size.model, size.warm_up + size.timed, &data);
-            let asked = Asked { device, model, batch_size, iterations, vram: None, recompute, attention, data };
+            let asked =
+                TrainingSettings { device, model, batch_size, iterations, vram: None, recompute, attention, data };
             add(ours(shell, headroom, size, &asked, &scratch, vocab_size)?)?;
         }
     }
-    // What takes long comes last: a machine that is lent may be gone by then.
+    // The slowest run last, because a borrowed machine may be gone by then.
     llmc::measure(shell, options, &scratch, &data, &mut add)?;
     nanogpt::measure(shell, options, &scratch, &mut add)
 }
@@ -42,7 +44,7 @@ fn ours(
     shell: &Shell,
     headroom: &Path,
     size: &Size,
-    asked: &Asked<'_>,
+    asked: &TrainingSettings<'_>,
     scratch: &Scratch,
     vocab_size: u64,
 ) -> Result<Value> {
@@ -70,18 +72,7 @@ fn ours(
     }))
 }
 
-/// A line of somebody who is not here, or for whom the card is too small.
-pub fn absent(who: &str, batch_size: u64, reason: &str) -> Value {
-    json!({ "kind": "speed", "who": who, "available": false, "batch_size": batch_size, "reason": reason })
-}
-
-/// The words that give a model's shape to another's program.
-pub fn shape_words(model: Model) -> [String; 4] {
-    let Model { n_layer, n_head, n_embd, block_size } = model;
-    [n_layer, n_head, n_embd, block_size].map(|number| number.to_string())
-}
-
-fn told(line: &Value) -> String {
+fn summary(line: &Value) -> String {
     let word = |key: &str| line[key].as_str().unwrap_or_default().to_owned();
     let who = format!("{} {} {} B = {}", word("who"), word("recompute"), word("attention"), line["batch_size"]);
     match line["tokens_per_second"].as_f64() {

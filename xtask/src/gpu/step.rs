@@ -1,27 +1,27 @@
-//! The steps, each of which can be asked for alone.
+//! The steps, which `--only` selects.
 
-/// One of them.
+/// A step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Readings, and what they cost.
+    /// Readings, and their cost.
     Nvml,
-    /// Every kernel against the reference.
+    /// Tests of every kernel against the reference.
     Kernels,
-    /// The same under NVIDIA's checkers.
+    /// The same tests under compute-sanitizer.
     Sanitizer,
-    /// Training: the headline, and a small model beside the CPU.
+    /// Training: the main run, and a small model compared with the CPU.
     Train,
-    /// Each kernel's time beside what the card gives.
+    /// Each kernel's time relative to the GPU's ceilings.
     Ceilings,
-    /// Tokens a second beside nanoGPT and llm.c.
+    /// Tokens per second compared with nanoGPT and llm.c.
     Speed,
 }
 
 impl Step {
-    /// All, in their order: what is right comes before what is fast.
+    /// All steps in order: correctness before speed.
     pub const ALL: [Self; 6] = [Self::Nvml, Self::Kernels, Self::Sanitizer, Self::Train, Self::Ceilings, Self::Speed];
 
-    /// Its name, for `--only` and in lines.
+    /// Returns its name, for `--only` and in lines.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Nvml => "nvml",
@@ -33,7 +33,7 @@ impl Step {
         }
     }
 
-    /// What a person is told that it is for.
+    /// Its purpose, as printed.
     pub const fn why(self) -> &'static str {
         match self {
             Self::Nvml => "every reading, agreement with nvidia-smi, what telemetry costs",

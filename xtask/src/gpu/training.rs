@@ -1,84 +1,83 @@
-//! A run of `headroom train`: what it planned, allocated and lost, and what NVML saw of it meanwhile.
+//! A run of `headroom train`: its plan, allocation and losses, and its memory by NVML.
 
 use super::{nvml, options::Model, programs::Scratch};
 use crate::{
-    failure::{Doing, Failure, Result},
-    shell::{Cmd, Ended, Shell},
+    failure::{Failure, IoContext, Result},
+    shell::{Cmd, CommandResult, Shell},
 };
-use headroom_shared::gpt::{GptConfig, GptShape};
+use headroom_planner::gpt::{GptConfig, GptShape};
 use serde_json::Value;
 use std::{
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 
-/// The longest of all runs is 100 iterations of the headline's, seconds each on the slowest card that can.
+/// Time limit of the longest run: 100 iterations of the main model, with seconds each on the slowest usable GPU.
 const TIME_MAX: Duration = Duration::from_secs(580);
-/// A plan is arithmetic, and asks the card what is free.
+/// Time limit of a plan, which only computes and reads the free memory.
 const PLAN_TIME_MAX: Duration = Duration::from_secs(60);
-/// How long a run is left alone between two looks: each asks the driver for all that it tells of the card, which keeps
-/// launches waiting.
+/// The interval between memory readings during a run. Each reads all of the driver's figures, which delays launches.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Weights and batches are of it, on the card as on the CPU.
+/// The seed of weights and batches, the same on GPU and CPU.
 const SEED: u64 = 1337;
-/// Evaluations are not what is measured: at the start alone, and a batch each.
+/// The evaluation interval: evaluations are not measured, so there is only one at the start, with one batch per split.
 const EVAL_INTERVAL: u64 = 1 << 40;
 
-/// What is to be run.
+/// The settings of a run.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked<'a> {
+pub struct TrainingSettings<'a> {
     /// `cpu` or `cuda`.
     pub device: &'a str,
     /// The model.
     pub model: Model,
-    /// Sequences of a micro-batch.
+    /// Sequences per micro-batch.
     pub batch_size: u64,
-    /// How long.
+    /// Number of iterations.
     pub iterations: u64,
-    /// What the card is to be planned for; none for all that is free.
+    /// The GPU memory to plan for; `None` for all that is free.
     pub vram: Option<&'a str>,
-    /// A level, or `auto`.
+    /// A recomputation level, or `auto`.
     pub recompute: &'a str,
-    /// `own` or `cudnn`.
+    /// The attention backend: `own` or `cudnn`.
     pub attention: &'a str,
-    /// The folder of tokens.
+    /// The directory of the tokens.
     pub data: &'a Path,
 }
 
-/// What came of it.
+/// The result of a run.
 #[derive(Debug, Default)]
-pub struct Trained {
-    /// By the program's own word, once it has them.
+pub struct TrainingResult {
+    /// Allocated bytes, as the program reports them.
     pub allocated_bytes: Option<u64>,
-    /// Of every iteration, from the first.
+    /// Losses of all iterations.
     pub losses: Vec<f64>,
-    /// Its time.
+    /// Times of all iterations, in milliseconds.
     pub times_ms: Vec<f64>,
-    /// Who multiplied matrices, and why it was not cuBLASLt, where it was not.
+    /// The GEMM backend, and why it is not cuBLASLt, if so.
     pub multiplied_by: Option<String>,
-    /// Who computed attention.
+    /// The attention backend.
     pub attention_by: Option<String>,
-    /// What else was said of attention, as how long each took.
+    /// Further notes about attention, such as measured times.
     pub attention_notes: Vec<String>,
-    /// What NVML says while it runs, where it is watched.
-    pub seen: nvml::Seen,
-    /// Why it failed, where it did.
+    /// NVML's figures during the run, if it was watched.
+    pub seen: nvml::PeakMemory,
+    /// Why it failed, if so.
     pub why: Option<String>,
 }
 
-/// What a run would take.
+/// The plan of a run.
 #[derive(Debug, Default)]
-pub struct Planned {
-    /// None where no plan came.
+pub struct TrainingPlan {
+    /// Planned bytes; `None` without a plan.
     pub bytes: Option<u64>,
-    /// As the program tells it: a level, or one for each block.
+    /// The recomputation level, or one per block, as the program reports it.
     pub recompute: Value,
-    /// Why it cannot be run here, where it cannot.
+    /// Why the run is not possible here, if so.
     pub why: Option<String>,
 }
 
-impl Asked<'_> {
-    /// What nanoGPT's formula has of operations, a token.
+impl TrainingSettings<'_> {
+    /// Returns the operations per token by nanoGPT's formula.
     pub fn operations_per_token(&self, vocab_size: u64) -> Result<f64> {
         let Model { n_layer, n_head, n_embd, block_size } = self.model;
         let shape = GptShape { n_layer, n_head, n_embd, block_size, vocab_size, dropout: 0.0, bias: false };
@@ -87,7 +86,7 @@ impl Asked<'_> {
         Ok(6.0 * weights as f64 + 12.0 * (n_layer * n_embd * block_size) as f64)
     }
 
-    /// Tokens of an iteration.
+    /// Returns the tokens per iteration.
     pub const fn tokens(&self) -> u64 {
         self.batch_size * self.model.block_size
     }
@@ -120,7 +119,7 @@ impl Asked<'_> {
             "--log_interval=1",
             "--always_save_checkpoint=False",
             "--json",
-            // Runs follow one another in one folder.
+            // Runs share one directory.
             "--force",
         ];
         let command = shell.cmd(headroom).args(["train"]).args(settings).args(fixed);
@@ -135,24 +134,24 @@ impl Asked<'_> {
         }
     }
 
-    /// Asks what it would take.
-    pub fn plan(&self, shell: &Shell, headroom: &Path, scratch: &Scratch) -> Result<Planned> {
+    /// Returns the run's plan.
+    pub fn plan(&self, shell: &Shell, headroom: &Path, scratch: &Scratch) -> Result<TrainingPlan> {
         let ended = self.command(shell, headroom, scratch).args(["--plan"]).limited(PLAN_TIME_MAX, |_| {})?;
         let document: Value = serde_json::from_str(&ended.out).unwrap_or_default();
         let fits = ended.success && document["fits"] != false;
         let why = ended.why().or_else(|| (!fits).then(|| "it does not fit".to_owned()));
-        Ok(Planned { bytes: document["bytes"].as_u64(), recompute: document["recompute"].clone(), why })
+        Ok(TrainingPlan { bytes: document["bytes"].as_u64(), recompute: document["recompute"].clone(), why })
     }
 
-    /// Runs it, with nobody looking on, as others are timed too.
-    pub fn run(&self, shell: &Shell, headroom: &Path, scratch: &Scratch) -> Result<Trained> {
+    /// Runs it without telemetry, as the other trainers are timed.
+    pub fn run(&self, shell: &Shell, headroom: &Path, scratch: &Scratch) -> Result<TrainingResult> {
         let ended = self.command(shell, headroom, scratch).limited(TIME_MAX, |_| {})?;
         Ok(read(&ended, self.iterations))
     }
 
-    /// Runs it, and asks NVML meanwhile.
-    pub fn run_watched(&self, shell: &Shell, headroom: &Path, scratch: &Scratch) -> Result<Trained> {
-        let mut seen = nvml::Seen::before(shell, headroom);
+    /// Runs it with memory readings.
+    pub fn run_watched(&self, shell: &Shell, headroom: &Path, scratch: &Scratch) -> Result<TrainingResult> {
+        let mut seen = nvml::PeakMemory::before(shell, headroom);
         let mut looked = Instant::now();
         let ended = self.command(shell, headroom, scratch).limited(TIME_MAX, |pid| {
             if looked.elapsed() >= LOOK_EVERY {
@@ -160,13 +159,13 @@ impl Asked<'_> {
                 looked = Instant::now();
             }
         })?;
-        Ok(Trained { seen, ..read(&ended, self.iterations) })
+        Ok(TrainingResult { seen, ..read(&ended, self.iterations) })
     }
 }
 
-/// What a run printed.
-fn read(ended: &Ended, iterations: u64) -> Trained {
-    let mut trained = Trained { why: ended.why(), ..Trained::default() };
+/// Parses the output of a run.
+fn read(ended: &CommandResult, iterations: u64) -> TrainingResult {
+    let mut trained = TrainingResult { why: ended.why(), ..TrainingResult::default() };
     for line in ended.out.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()) {
         if let (Some(loss), Some(time_ms)) = (line["loss"].as_f64(), line["time_ms"].as_f64()) {
             trained.losses.push(loss);
@@ -177,7 +176,7 @@ fn read(ended: &Ended, iterations: u64) -> Trained {
     trained.allocated_bytes = word.and_then(|word| word.parse().ok());
     let who = ended.err.lines().find_map(|line| line.strip_prefix("Matrices are multiplied by "));
     trained.multiplied_by = who.map(|who| who.trim_end_matches('.').to_owned());
-    // Before it begins the run says who may, and after that who does.
+    // The run first prints the backend that it will try, then the one that it uses.
     let who = |line: &str| Some(line.split_once("ttention is computed by ")?.1.trim_end_matches('.').to_owned());
     trained.attention_by = ended.err.lines().filter_map(who).next_back();
     let of_attention = ended.err.lines().filter(|line| line.starts_with("attention"));
@@ -187,14 +186,14 @@ fn read(ended: &Ended, iterations: u64) -> Trained {
     trained
 }
 
-/// The median of the times after some that are not counted, in milliseconds.
+/// Returns the median of the times after warm-up, in milliseconds.
 pub fn median_ms(times: &[f64], warm_up: u64) -> Option<f64> {
     let mut counted: Vec<f64> = times.iter().skip(usize::try_from(warm_up).ok()?).copied().collect();
     counted.sort_by(f64::total_cmp);
     counted.get(counted.len() / 2).copied()
 }
 
-/// Makes a folder of tokens of the built-in stories; gives it with its vocabulary's size.
+/// Tokenises the built-in stories; returns the directory and the vocabulary size.
 pub fn data(shell: &Shell, headroom: &Path, scratch: &Scratch, tokenizer: &str) -> Result<(PathBuf, u64)> {
     let folder = scratch.join(&format!("stories-{tokenizer}"));
     let command = shell.cmd(headroom).args(["data", "prepare", "builtin", "--tokenizer", tokenizer, "--json", "--out"]);
@@ -213,14 +212,14 @@ mod tests {
 
     #[test]
     fn a_run_is_read_from_what_it_prints() {
-        let ended = Ended {
+        let ended = CommandResult {
             out: "{\"iter\":0,\"train_loss\":4.2}\n{\"iter\":0,\"loss\":4.2,\"time_ms\":9.5}\n{\"iter\":1,\"loss\":4.1,\"time_ms\":2.5}\n".to_owned(),
             err: "Matrices are multiplied by own kernels.\nAttention is computed by cuDNN as far as that is faster.\n\
                   Allocated 4096 bytes, as planned.\nattention: 1.00 ms by cuDNN, 2.00 ms by own kernels\n\
                   attention is computed by cuDNN\n"
                 .to_owned(),
             success: true,
-            ..Ended::default()
+            ..CommandResult::default()
         };
         let trained = read(&ended, 2);
         assert_eq!((trained.losses, trained.times_ms), (vec![4.2, 4.1], vec![9.5, 2.5]));
@@ -239,7 +238,7 @@ mod tests {
 
     #[test]
     fn operations_are_nanogpts() {
-        let asked = Asked {
+        let asked = TrainingSettings {
             device: "cuda",
             model: FULL.model,
             batch_size: 64,
@@ -249,7 +248,8 @@ mod tests {
             attention: "own",
             data: Path::new("."),
         };
-        // nanoGPT's estimate_mfu: 50,304 * 768 + 12 * (12 * 768^2 + 2 * 768) + 768 weights, and 12 * 12 * 12 * 64 * 1024.
+        // nanoGPT's estimate_mfu: 50,304 * 768 + 12 * (12 * 768^2 + 2 * 768) + 768 weights, and 12 * 12 * 12 * 64 *
+        // 1024.
         let operations = asked.operations_per_token(50_304).expect("GPT-2");
         assert_eq!(operations, 6.0 * 123_587_328.0 + 113_246_208.0);
     }

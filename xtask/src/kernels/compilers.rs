@@ -1,8 +1,8 @@
-//! NVRTC and ptxas, from the Python packages that NVIDIA publishes them in: no CUDA toolkit is installed.
+//! NVRTC and ptxas, from NVIDIA's Python packages: no CUDA toolkit is installed.
 
-use super::{ARCHITECTURES, Built, HEADER, NEWEST_ARCHITECTURES, usage};
+use super::{ARCHITECTURES, CompiledKernel, HEADER, NEWEST_ARCHITECTURES, usage};
 use crate::{
-    failure::{Doing, Failure, Result},
+    failure::{Failure, IoContext, Result},
     pins::{NVRTC, PTXAS, PTXAS_NEWEST},
     python,
     shell::Shell,
@@ -13,14 +13,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// How every kernel is compiled: for the oldest architecture that has bfloat16 and asynchronous copies. A driver
-/// translates the PTX for its card.
+/// Compiler options: the oldest architecture with bfloat16 and asynchronous copies. A driver translates the PTX for its
+/// GPU.
 pub const OPTIONS: [&str; 3] = ["--gpu-architecture=compute_80", "--std=c++17", "-default-device"];
-/// Why there are no compilers, where there are none.
+/// The reason for missing compilers.
 pub const NONE: &str = "the compilers of the CUDA kernels come as Python packages for Linux, and there is no Python \
                         3.11 or newer with venv to fetch them";
 
-/// All of them, and what runs the first.
+/// The compilers, and the Python that runs NVRTC.
 #[derive(Debug)]
 pub struct Compilers {
     python: PathBuf,
@@ -30,7 +30,7 @@ pub struct Compilers {
 }
 
 impl Compilers {
-    /// Sees to them; `None` on a machine that they cannot be on.
+    /// Installs the compilers; `None` on a machine that does not support them.
     pub fn ensure(shell: &Shell) -> Result<Option<Self>> {
         if !cfg!(target_os = "linux") {
             return Ok(None);
@@ -53,8 +53,8 @@ impl Compilers {
         Ok(Some(Self { python, nvrtc, ptxas, ptxas_newest }))
     }
 
-    /// Compiles one file of `cuda`, and assembles it for every architecture; what comes of it is put into `scratch`.
-    pub fn build(&self, shell: &Shell, cuda: &Path, scratch: &Path, op: &str) -> Result<Built> {
+    /// Compiles a file of `cuda`, and assembles it for every architecture; outputs go to `scratch`.
+    pub fn build(&self, shell: &Shell, cuda: &Path, scratch: &Path, op: &str) -> Result<CompiledKernel> {
         let shown = |path: &Path| path.display().to_string();
         let file = scratch.join(format!("{op}.ptx"));
         let (source, header) = (cuda.join(format!("{op}.cu")), cuda.join(HEADER));
@@ -65,8 +65,13 @@ impl Compilers {
             return Err(Failure::new(format!("{op}.cu does not compile:\n{said}")));
         }
         let ptx = fs::read_to_string(&file).doing(|| format!("read {}", file.display()))?;
-        let mut built =
-            Built { op: op.to_owned(), ptx, entries: BTreeMap::new(), newest: BTreeMap::new(), warnings: vec![] };
+        let mut built = CompiledKernel {
+            op: op.to_owned(),
+            ptx,
+            entries: BTreeMap::new(),
+            newest: BTreeMap::new(),
+            warnings: vec![],
+        };
         let assemblers = [
             (&self.ptxas, ARCHITECTURES.as_slice(), &mut built.entries),
             (&self.ptxas_newest, NEWEST_ARCHITECTURES.as_slice(), &mut built.newest),
@@ -77,15 +82,15 @@ impl Compilers {
                 for (entry, usage) in report.entries {
                     entries.entry(entry).or_default().push((architecture, usage));
                 }
-                let told = report.warnings.iter().map(|warning| format!("{op} on {architecture}: {warning}"));
-                built.warnings.extend(told);
+                let warnings = report.warnings.iter().map(|warning| format!("{op} on {architecture}: {warning}"));
+                built.warnings.extend(warnings);
             }
         }
         Ok(built)
     }
 }
 
-/// Assembles a file of PTX for an architecture, and throws away everything but what the assembler says.
+/// Assembles a PTX file for an architecture, and keeps only the assembler's messages.
 fn assemble(shell: &Shell, ptxas: &Path, file: &Path, architecture: &str) -> Result<usage::Report> {
     let shown = |path: &Path| path.display().to_string();
     let cubin = file.with_extension(format!("{architecture}.cubin"));
@@ -99,7 +104,7 @@ fn assemble(shell: &Shell, ptxas: &Path, file: &Path, architecture: &str) -> Res
         .ok_or_else(|| Failure::new(format!("what ptxas says of {name} for {architecture} is not understood:\n{said}")))
 }
 
-/// Said with the hashes, as another version makes other PTX.
+/// Returns the names and versions of the compilers; part of the hashes, because another version produces different PTX.
 pub fn names() -> [String; 2] {
     [NVRTC, PTXAS].map(|pin| format!("{} {}", pin.package, pin.version))
 }

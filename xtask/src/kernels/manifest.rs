@@ -1,10 +1,10 @@
-//! `kernels/ptx/manifest.json`: of which sources the PTX is, and what each entry takes.
+//! `kernels/ptx/manifest.json`: the sources' hashes, and each entry's resource usage.
 //!
-//! Written as one would by hand, with a line a figure, so that a change of it can be read.
+//! It has a line per figure, so that a diff is readable.
 
-use super::{Built, Folders, HEADER, compilers, usage::Usage};
+use super::{CompiledKernel, Folders, HEADER, compilers, usage::Usage};
 use crate::{
-    failure::{Doing, Failure, Result},
+    failure::{Failure, IoContext, Result},
     files,
 };
 use serde_json::Value;
@@ -16,7 +16,7 @@ use std::{
     path::Path,
 };
 
-/// The sources, and their hashes.
+/// The sources and their hashes.
 #[derive(Debug)]
 pub struct Sources {
     ops: Vec<String>,
@@ -24,7 +24,7 @@ pub struct Sources {
 }
 
 impl Sources {
-    /// Reads every file of CUDA C++ in a folder.
+    /// Reads every CUDA C++ file of a directory.
     pub fn read(folder: &Path) -> Result<Self> {
         let read = |path: &Path| fs::read(path).doing(|| format!("read {}", path.display()));
         let header = read(&folder.join(HEADER))?;
@@ -40,7 +40,7 @@ impl Sources {
         Ok(Self { ops: hashes.keys().cloned().collect(), hashes })
     }
 
-    /// The files' names without their endings, sorted.
+    /// Returns the files' names without extensions, sorted.
     pub fn ops(&self) -> &[String] {
         &self.ops
     }
@@ -50,7 +50,7 @@ fn stem(file: &Path) -> String {
     file.file_stem().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// Of everything that decides what the PTX is; the length of the header says where the kernel begins.
+/// Hashes everything that determines the PTX. The header's length separates header and source.
 fn hash_of_sources(header: &[u8], source: &[u8]) -> String {
     let [compiler, _] = compilers::names();
     let settings = format!("{compiler}\n{}\n{}\n", compilers::OPTIONS.join(" "), header.len());
@@ -61,22 +61,22 @@ fn hash(parts: &[&[u8]]) -> String {
     let mut hasher = Sha256::new();
     parts.iter().for_each(|part| hasher.update(part));
     hasher.finalize().iter().fold(String::new(), |mut text, byte| {
-        // Into a text nothing fails.
+        // Writing to a `String` never fails.
         let _ = write!(text, "{byte:02x}");
         text
     })
 }
 
-/// What the file is to hold.
+/// The contents of the manifest.
 #[derive(Debug)]
 pub struct Manifest<'a> {
     sources: &'a Sources,
-    built: &'a [Built],
+    built: &'a [CompiledKernel],
 }
 
 impl<'a> Manifest<'a> {
-    /// Of what was built from these sources.
-    pub fn of(sources: &'a Sources, built: &'a [Built]) -> Self {
+    /// Creates the manifest of the kernels built from these sources.
+    pub fn of(sources: &'a Sources, built: &'a [CompiledKernel]) -> Self {
         Self { sources, built }
     }
 }
@@ -113,7 +113,7 @@ fn comma(idx: usize, len: usize) -> &'static str {
     if idx + 1 < len { "," } else { "" }
 }
 
-/// What is not of these sources, by the hashes alone.
+/// Returns the committed files that do not match these sources, by hashes alone.
 pub fn stale(folders: &Folders, sources: &Sources) -> Result<Vec<String>> {
     let text = fs::read_to_string(folders.manifest()).doing(|| "read kernels/ptx/manifest.json".into())?;
     let manifest: Value = serde_json::from_str(&text).doing(|| "read kernels/ptx/manifest.json".into())?;
@@ -157,10 +157,10 @@ mod tests {
         Sources { ops: vec!["a".into()], hashes }
     }
 
-    fn built() -> Vec<Built> {
+    fn built() -> Vec<CompiledKernel> {
         let usages = ["sm_80", "sm_90"].map(|architecture| (architecture, Usage { registers: 22, ..Usage::default() }));
         let entries = ["a_forward", "a_backward"].map(|entry| (entry.to_owned(), usages.into()));
-        vec![Built {
+        vec![CompiledKernel {
             op: "a".into(),
             ptx: "ptx\n".into(),
             entries: entries.into(),
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_stale_edited_missing_or_left_over_is_found() {
+    fn stale_edited_missing_or_extra_kernel_is_found() {
         let sources = sources(b"kernel");
         let manifest = manifest(&sources);
         let ptx = |op: &str, text: &str| BTreeMap::from([(op.to_owned(), text.as_bytes().to_vec())]);
@@ -196,13 +196,13 @@ mod tests {
         assert_eq!(stale_of(&manifest, &sources.hashes, &BTreeMap::new()).len(), 1);
         assert_eq!(stale_of(&manifest, &BTreeMap::new(), &committed).len(), 1);
         let both = [committed, ptx("b", "ptx\n")].into_iter().flatten().collect();
-        assert_eq!(stale_of(&manifest, &sources.hashes, &both).len(), 1, "PTX of no source");
+        assert_eq!(stale_of(&manifest, &sources.hashes, &both).len(), 1, "a PTX file without a source");
     }
 
     #[test]
-    fn header_and_source_are_told_apart() {
+    fn header_and_source_are_distinguished() {
         assert_ne!(hash_of_sources(b"ab", b"c"), hash_of_sources(b"a", b"bc"));
-        // Of no bytes, as FIPS 180-4 has it.
+        // The hash of no bytes, from FIPS 180-4.
         assert_eq!(hash(&[]), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
     }
 }

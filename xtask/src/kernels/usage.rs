@@ -1,31 +1,31 @@
-//! What an entry takes of a multiprocessor, as `ptxas --verbose` says it.
+//! Resource usage of an entry, parsed from the output of `ptxas --verbose`.
 
-use super::{Built, Usages};
+use super::{CompiledKernel, ResourceUsages};
 use std::collections::BTreeMap;
 
-/// Of one entry on one architecture.
+/// Usage of an entry on one architecture.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Usage {
-    /// Registers of a thread.
+    /// Registers per thread.
     pub registers: u64,
-    /// Bytes of shared memory of a block whose size is known ahead; the rest is for the launch to say.
+    /// Static shared memory per block, in bytes.
     pub shared_bytes: u64,
-    /// Bytes of memory of a thread for what is addressed and so cannot lie in registers.
+    /// Stack per thread in bytes, for indexed arrays that cannot be in registers.
     pub stack_bytes: u64,
-    /// Bytes of stores and loads for what has no room in registers.
+    /// Spill stores and loads, in bytes.
     pub spill_bytes: u64,
 }
 
-/// What ptxas says of one file and architecture.
+/// ptxas's report on a file and an architecture.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// By the name of the entry.
+    /// Usage by the entry's name.
     pub entries: BTreeMap<String, Usage>,
-    /// Its warnings, and functions that are called where they are meant to be inlined.
+    /// Warnings, and functions that are called instead of inlined.
     pub warnings: Vec<String>,
 }
 
-/// Reads it; `None` where a line that should have figures has none, or where there is no entry.
+/// Parses a report; `None` if figures or entries are missing.
 pub fn read(said: &str) -> Option<Report> {
     let mut report = Report::default();
     let mut entry = String::new();
@@ -54,16 +54,16 @@ pub fn read(said: &str) -> Option<Report> {
     complete.then_some(report)
 }
 
-/// The number that stands before some words.
+/// The number before some words.
 fn before(line: &str, words: &str) -> Option<u64> {
     line.split_once(words)?.0.rsplit(|letter: char| !letter.is_ascii_digit()).next()?.parse().ok()
 }
 
-/// A line an entry, for the person who has just changed it.
-pub fn table(built: &[Built]) -> String {
+/// Returns a table with a line per entry, for display.
+pub fn table(built: &[CompiledKernel]) -> String {
     let entries = built.iter().flat_map(|kernel| &kernel.entries);
     let width = entries.clone().map(|(entry, _)| entry.len()).max().unwrap_or(0);
-    let line = |(entry, usages): (&String, &Usages)| {
+    let line = |(entry, usages): (&String, &ResourceUsages)| {
         let each = usages.iter().map(|(architecture, usage)| format!("{architecture} {}", usage.registers));
         format!("{entry:<width$}  registers: {}\n", each.collect::<Vec<_>>().join(", "))
     };
@@ -103,11 +103,11 @@ ptxas info    : Used 62 registers, used 1 barriers, 256 bytes cumulative stack s
                     spill loads";
         let report = read(&format!("{warning}\n{SAID}{call}\n")).expect("a report");
         assert_eq!(report.warnings.len(), 2, "{:?}", report.warnings);
-        assert_eq!(report.entries["other"].spill_bytes, 40, "what it calls spills for it");
+        assert_eq!(report.entries["other"].spill_bytes, 40, "a callee's spills count");
     }
 
     #[test]
-    fn what_is_not_understood_is_not_nothing() {
+    fn unparsed_output_is_an_error() {
         assert_eq!(read(""), None);
         assert_eq!(read(&SAID.replace("Used 62 registers", "Used many registers")), None);
         assert_eq!(read(&SAID.replace("16 bytes spill stores", "spill stores 16")), None);

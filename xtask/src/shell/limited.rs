@@ -1,7 +1,7 @@
-//! A command that may take so long and no longer, with what it said.
+//! Commands with a time limit.
 
 use super::Cmd;
-use crate::failure::{Doing, Result};
+use crate::failure::{IoContext, Result};
 use std::{
     io::Read,
     process::{Child, Command, Stdio},
@@ -9,47 +9,47 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How often it is looked whether the command has ended.
+/// The polling interval of a command's end.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// Of each output so much is kept, its end: a program that prints without end fills no memory.
+/// Bytes kept of each output, from its end, so that endless output does not fill memory.
 const KEPT_BYTES_MAX: usize = 8 << 20;
-/// Lines that are told of a command that failed.
-const LINES_TOLD: usize = 6;
+/// Lines of a failed command's output that are shown.
+const LINES_REPORTED: usize = 6;
 
-/// How it ended.
+/// The result of a command.
 #[derive(Debug, Default)]
-pub struct Ended {
-    /// What it printed on standard output.
+pub struct CommandResult {
+    /// Standard output.
     pub out: String,
-    /// And on standard error.
+    /// Standard error.
     pub err: String,
-    /// Whether it ended by itself and well.
+    /// Whether it exited successfully.
     pub success: bool,
-    /// Whether it took too long, and was killed.
+    /// Whether it exceeded its time limit and was killed.
     pub timed_out: bool,
-    /// How long it took.
+    /// Its duration.
     pub seconds: f64,
 }
 
-impl Ended {
-    /// Why it is not a success: its last words.
+impl CommandResult {
+    /// Returns why it failed: its last lines.
     pub fn why(&self) -> Option<String> {
         if self.success {
             return None;
         }
         let said = if self.err.trim().is_empty() { &self.out } else { &self.err };
         let lines: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-        let last = lines[lines.len().saturating_sub(LINES_TOLD)..].join(" | ");
+        let last = lines[lines.len().saturating_sub(LINES_REPORTED)..].join(" | ");
         let ending = if self.timed_out { format!("killed after {:.0} s", self.seconds) } else { "failed".to_owned() };
         Some(if last.is_empty() { ending } else { format!("{ending}: {last}") })
     }
 }
 
 impl Cmd {
-    /// Runs it to its end, or until it has taken too long; `meanwhile` is called again and again with its number.
+    /// Runs the command to its end or its time limit; `meanwhile` is called repeatedly with its process id.
     ///
-    /// It has a group of processes of its own, so that what it started ends with it.
-    pub fn limited(mut self, time_max: Duration, mut meanwhile: impl FnMut(u32)) -> Result<Ended> {
+    /// It has its own process group, so that its children end with it.
+    pub fn limited(mut self, time_max: Duration, mut meanwhile: impl FnMut(u32)) -> Result<CommandResult> {
         self.command.stdout(Stdio::piped()).stderr(Stdio::piped());
         #[cfg(unix)]
         std::os::unix::process::CommandExt::process_group(&mut self.command, 0);
@@ -75,21 +75,27 @@ impl Cmd {
             let bytes = reader.and_then(|reader| reader.join().ok()).unwrap_or_default();
             String::from_utf8_lossy(&bytes).into_owned()
         };
-        Ok(Ended { out: text(out), err: text(err), success: status.success() && !timed_out, timed_out, seconds })
+        Ok(CommandResult {
+            out: text(out),
+            err: text(err),
+            success: status.success() && !timed_out,
+            timed_out,
+            seconds,
+        })
     }
 }
 
-/// Ends it with what it started.
+/// Kills the command and its children.
 fn kill(child: &mut Child) {
     if cfg!(unix) {
-        // The shell's own, as not every machine has a program of that name. Whoever has ended already is who was meant to.
+        // The shell's own, as not every machine has a program of that name. A process that has ended already needs no signal.
         let group = format!("kill -s KILL -- -{}", child.id());
         let _ = Command::new("sh").args(["-c", &group]).stderr(Stdio::null()).status();
     }
     let _ = child.kill();
 }
 
-/// Reads to the end, and keeps the last of it.
+/// Reads to the end, and keeps the last bytes.
 fn kept(mut stream: impl Read + Send + 'static) -> JoinHandle<Vec<u8>> {
     thread::spawn(move || {
         let (mut kept, mut piece) = (Vec::new(), [0; 1 << 14]);
@@ -108,13 +114,13 @@ mod tests {
     use super::*;
     use crate::shell::Shell;
 
-    fn sh(script: &str, time_max: Duration) -> Ended {
+    fn sh(script: &str, time_max: Duration) -> CommandResult {
         let shell = Shell::new().expect("an environment");
         shell.cmd("sh").args(["-c", script]).limited(time_max, |_| {}).expect("sh is there")
     }
 
     #[test]
-    fn what_ends_by_itself_is_told_with_both_outputs() {
+    fn finished_command_returns_both_outputs() {
         let ended = sh("echo one; echo two >&2; exit 3", Duration::from_secs(600));
         assert_eq!((ended.out.as_str(), ended.err.as_str()), ("one\n", "two\n"));
         assert_eq!(ended.why().as_deref(), Some("failed: two"));
@@ -122,8 +128,8 @@ mod tests {
     }
 
     #[test]
-    fn what_takes_too_long_is_killed_with_what_it_started() {
-        // The inner shell keeps the outputs open; were it left, this would wait for it.
+    fn command_over_limit_is_killed_with_children() {
+        // The inner shell keeps the outputs open; if it survived, this would wait for it.
         let ended = sh("echo begun; sh -c 'sleep 3600'; true", Duration::from_millis(100));
         assert!(ended.timed_out && !ended.success && ended.seconds < 3600.0, "{ended:?}");
     }

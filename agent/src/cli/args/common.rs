@@ -1,24 +1,24 @@
-//! Options that every command takes, and what may stand before a command.
+//! Common options of all commands, and the words before a command.
 
 use std::ffi::OsString;
 
 use lexopt::{Arg, Parser};
 
-use super::{Flag, HELP, PROGRAM, SHORT, UsageError, VERSION, nearest, take, unicode, with_value, words};
+use super::{Flag, HELP, InvalidValue, PROGRAM, SHORT, UsageError, VERSION, nearest, take, unicode, with_value, words};
 use crate::cli::{
     print,
-    style::{self, When},
+    style::{self, ColorChoice},
 };
 
-/// Options that every command takes.
+/// Common options of all commands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Common {
     quiet: bool,
-    colour: Option<When>,
+    colour: Option<ColorChoice>,
 }
 
 impl Common {
-    /// Puts them into effect, for this whole process; what was not given stays as it is.
+    /// Applies the given options to the whole process.
     pub fn apply(self) {
         if self.quiet {
             print::silence_notes();
@@ -29,18 +29,18 @@ impl Common {
     }
 }
 
-/// Their table. `--help` is among them, and stands for itself.
+/// Table of the common options. `--help` is listed, but parsed separately.
 pub const COMMON: &[Flag<Common>] = &[
     Flag {
         name: "color",
         value: Some("WHEN"),
-        doc: "Colour the output: auto, always or never; NO_COLOR\nand CLICOLOR_FORCE count too [default: auto]",
+        doc: "Colour the output: auto, always or never; NO_COLOR and\nCLICOLOR_FORCE also apply [default: auto]",
         set: |common, word| {
             common.colour = Some(match word {
-                "auto" => When::Auto,
-                "always" => When::Always,
-                "never" => When::Never,
-                _ => return Err(format!("{word:?} is none of auto, always, never").into()),
+                "auto" => ColorChoice::Auto,
+                "always" => ColorChoice::Always,
+                "never" => ColorChoice::Never,
+                _ => return Err(InvalidValue::not_one_of(word, &["auto", "always", "never"])),
             });
             Ok(())
         },
@@ -48,7 +48,7 @@ pub const COMMON: &[Flag<Common>] = &[
     Flag {
         name: "quiet",
         value: None,
-        doc: "Print results and errors only, no notes and no progress",
+        doc: "Print only results and errors",
         set: |common, _| {
             common.quiet = true;
             Ok(())
@@ -57,30 +57,30 @@ pub const COMMON: &[Flag<Common>] = &[
     Flag { name: HELP, value: None, doc: "Print this help", set: |_, _| Ok(()) },
 ];
 
-/// What stands before the command: options of all commands, and its name.
+/// Words before and after the command name.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Before {
-    /// A command, and the words behind it.
+pub enum ArgumentsByPosition {
+    /// A command, and the words after it.
     Command(OsString, Vec<OsString>),
-    /// `--help`, and the words behind it.
+    /// `--help`, and the words after it.
     Help(Vec<OsString>),
     /// `--version`.
     Version,
-    /// Nothing.
+    /// No words.
     Nothing,
 }
 
-/// Reads up to the command.
+/// Parses the words up to the command.
 ///
 /// # Errors
-/// An option that is none of all commands, or not understood.
-pub fn before_command(args: impl IntoIterator<Item = OsString>) -> Result<Before, UsageError> {
+/// An option is unknown or invalid.
+pub fn before_command(args: impl IntoIterator<Item = OsString>) -> Result<ArgumentsByPosition, UsageError> {
     let mut parser = Parser::from_args(args);
     let mut common = Common::default();
     let before = loop {
         let (name, is_short) = match parser.next().map_err(words)? {
-            None => break Before::Nothing,
-            Some(Arg::Value(command)) => break Before::Command(command, rest(&mut parser)),
+            None => break ArgumentsByPosition::Nothing,
+            Some(Arg::Value(command)) => break ArgumentsByPosition::Command(command, rest(&mut parser)),
             Some(Arg::Long(name)) => (name.to_owned(), false),
             Some(Arg::Short(letter)) => {
                 let name = SHORT.iter().find(|(short, _)| *short == letter).map(|(_, name)| (*name).to_owned());
@@ -88,9 +88,9 @@ pub fn before_command(args: impl IntoIterator<Item = OsString>) -> Result<Before
             }
         };
         match COMMON.iter().find(|flag| flag.name == name) {
-            Some(flag) if flag.name == HELP => break Before::Help(rest(&mut parser)),
+            Some(flag) if flag.name == HELP => break ArgumentsByPosition::Help(rest(&mut parser)),
             Some(flag) => take(flag, is_short, &mut parser, &mut common)?,
-            None if name == VERSION.name => break Before::Version,
+            None if name == VERSION.name => break ArgumentsByPosition::Version,
             None => {
                 let dashes = if is_short && name.chars().count() == 1 { "-" } else { "--" };
                 let value = parser.optional_value().map(unicode).transpose()?;

@@ -1,102 +1,105 @@
-//! Command lines that cannot be used: what is wrong with them, and what to write instead.
+//! Errors of the command line.
 
 use std::ffi::OsString;
 
 use thiserror::Error;
 
-use crate::cli::meant;
-
-/// A command line that cannot be used.
+/// A command line is invalid.
 #[derive(Debug, PartialEq, Eq, Error)]
 pub enum UsageError {
-    /// No such command.
+    /// The command does not exist.
     #[error("{} \"{command}\"", none_of(group))]
     UnknownCommand {
-        /// The command whose subcommand it would be; empty for `headroom` itself.
+        /// Parent command. Empty for `headroom` itself.
         group: &'static str,
-        /// As given.
+        /// Word as given.
         command: String,
+        /// Words after it.
+        rest: Vec<OsString>,
     },
-    /// No such option.
+    /// The option does not exist.
     #[error("{command} has no option {option}")]
     UnknownOption {
-        /// The command.
+        /// Name of the command.
         command: &'static str,
-        /// As given, with its dashes and without a value.
+        /// Option as given, with dashes and without a value.
         option: String,
-        /// The value that was given with it.
+        /// Value given with the option.
         value: Option<String>,
-        /// An option of the same command that may have been meant.
+        /// Closest option of the same command.
         near: Option<String>,
     },
-    /// A word where none belongs.
+    /// The command does not accept this word.
     #[error("{command} takes no {word:?}")]
     UnexpectedWord {
-        /// The command.
+        /// Name of the command.
         command: &'static str,
-        /// As given.
+        /// Word as given.
         word: String,
     },
-    /// A word or an option that has to be there.
+    /// The command accepts other words.
+    #[error("{command} takes no {word:?}")]
+    UnknownWord {
+        /// Name of the command.
+        command: &'static str,
+        /// Word as given.
+        word: String,
+        /// Closest accepted word.
+        meant: Option<String>,
+    },
+    /// A required argument or option is missing.
     #[error("{command} needs {what}")]
     Missing {
-        /// The command.
+        /// Name of the command.
         command: &'static str,
-        /// What it needs, as it is written.
+        /// Syntax of the missing argument.
         what: &'static str,
     },
-    /// An option without its value.
+    /// The value of an option is missing.
     #[error("--{name} needs a value")]
     MissingValue {
-        /// The option.
+        /// Name of the option.
         name: &'static str,
-        /// What stands for its value in the help.
+        /// Placeholder of the value in the help.
         value: &'static str,
     },
-    /// A switch with a value.
+    /// A switch was given a value.
     #[error("--{name} is a switch and takes no value")]
     UnexpectedValue {
-        /// The switch.
+        /// Name of the switch.
         name: &'static str,
     },
-    /// A value that is not understood.
+    /// The value of an option is invalid.
     #[error("--{name}: {why}")]
     BadValue {
-        /// The option.
+        /// Name of the option.
         name: &'static str,
-        /// What is wrong with it.
+        /// Description of the problem.
         why: String,
-        /// A value that may have been meant.
+        /// Suggested value.
+        meant: Option<String>,
+    },
+    /// The value of an environment variable is invalid.
+    #[error("{name}: {why}")]
+    BadVariable {
+        /// Name of the variable.
+        name: &'static str,
+        /// Description of the problem.
+        why: String,
+        /// Suggested value.
         meant: Option<String>,
     },
     /// Two options that exclude each other.
     #[error("--{0} and --{1} exclude each other")]
     Exclusive(&'static str, &'static str),
-    /// Not a text.
+    /// The argument is not UTF-8.
     #[error("an argument is not UTF-8: {0:?}")]
     NotUnicode(OsString),
-    /// Words that do not make a command line at all.
+    /// The arguments cannot be parsed.
     #[error("{0}")]
     Words(String),
 }
 
 fn none_of(group: &str) -> String {
     if group.is_empty() { "there is no command".to_owned() } else { format!("{group} has no command") }
-}
-
-impl UsageError {
-    /// What to try instead.
-    pub fn hint(&self) -> Option<String> {
-        match self {
-            Self::UnknownCommand { group, command } => Some(meant::command(group, command)),
-            Self::UnknownOption { command, option, value, near } => {
-                Some(meant::option(command, option, value.as_deref(), near.as_deref()))
-            }
-            Self::UnexpectedWord { command, .. } | Self::Missing { command, .. } => Some(meant::help(command)),
-            Self::MissingValue { name, value } => Some(format!("--{name} {value}")),
-            Self::UnexpectedValue { name } => Some(format!("write --{name}, or leave it out")),
-            Self::BadValue { name, meant: Some(meant), .. } => Some(format!("did you mean --{name} {meant}?")),
-            Self::BadValue { .. } | Self::Exclusive(..) | Self::NotUnicode(_) | Self::Words(_) => None,
-        }
-    }
 }

@@ -1,18 +1,11 @@
-//! Names that are near enough to another to have been meant.
+//! Search for similar names.
 
-use super::Flag;
+use strsim::osa_distance;
 
-/// Upper bound of a name in bytes. A longer one is near to none of ours.
+/// Maximum length of a compared name in bytes. A longer one is similar to no known name.
 const LONGEST: usize = 40;
 
-/// An option of the table that is near enough to have been meant, with its dashes.
-pub fn nearest<T>(flags: &[Flag<T>], option: &str) -> Option<String> {
-    let name = option.trim_start_matches('-').split('=').next().unwrap_or_default();
-    let visible = flags.iter().filter(|flag| !flag.is_hidden()).map(|flag| flag.name);
-    among(visible, name).map(|name| format!("--{name}"))
-}
-
-/// The name that is nearest, if it is near enough: it begins like the other, or one or two characters differ.
+/// Most similar name, if similar enough: one is a prefix of the other, or one or two characters differ.
 pub fn among<'a>(names: impl Iterator<Item = &'a str>, given: &str) -> Option<&'a str> {
     let plain = |name: &str| name.to_ascii_lowercase().replace(['-', '_'], "");
     let wanted = plain(given);
@@ -22,27 +15,12 @@ pub fn among<'a>(names: impl Iterator<Item = &'a str>, given: &str) -> Option<&'
     let distance = |name: &&str| {
         let known = plain(name);
         let same_start = wanted.len() >= 3 && (known.starts_with(&wanted) || wanted.starts_with(&known));
-        // A beginning is meant before a name that is spelt another way.
-        if same_start { 0 } else { edits(&known, &wanted) }
+        // A common prefix takes precedence over spelling differences.
+        if same_start { 0 } else { osa_distance(&known, &wanted) }
     };
     let allowed = 1 + usize::from(wanted.len() > 4) + wanted.len() / 12;
     let near = names.map(|name| (distance(&name), name)).min_by_key(|(distance, _)| *distance)?;
     (near.0 <= allowed && near.0 < wanted.len()).then_some(near.1)
-}
-
-/// Levenshtein distance in characters.
-fn edits(known: &str, given: &str) -> usize {
-    let known: Vec<char> = known.chars().collect();
-    let mut row: Vec<usize> = (0..=known.len()).collect();
-    for (i, given) in given.chars().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
-        for (j, known) in known.iter().enumerate() {
-            let replaced = diagonal + usize::from(given != *known);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[known.len()]
 }
 
 #[cfg(test)]
@@ -56,6 +34,8 @@ mod tests {
             ("plann", Some("plan")),
             ("Plan", Some("plan")),
             ("trian", Some("train")),
+            ("rnus", Some("runs")),
+            ("lpan", Some("plan")),
             ("diag", Some("diagnose")),
             ("run", Some("runs")),
             ("gpu", Some("gpus")),

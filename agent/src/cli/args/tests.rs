@@ -1,21 +1,21 @@
-//! Words into options, by a table of three.
+//! Tests of the parser with a table of three options.
 
 use super::*;
 
 #[derive(Debug, Default, PartialEq)]
-struct Seen {
-    card: String,
+struct ParsedOptions {
+    gpu: String,
     json: bool,
     words: Vec<String>,
 }
 
-const FLAGS: [Flag<Seen>; 2] = [
+const FLAGS: [Flag<ParsedOptions>; 2] = [
     Flag {
         name: "card",
         value: Some("NAME"),
-        doc: "The card\n[default: none]",
+        doc: "The GPU [default: none]",
         set: |seen, value| {
-            value.clone_into(&mut seen.card);
+            value.clone_into(&mut seen.gpu);
             if value.is_empty() { Err("it is empty".to_owned().into()) } else { Ok(()) }
         },
     },
@@ -30,8 +30,8 @@ const FLAGS: [Flag<Seen>; 2] = [
     },
 ];
 
-fn parsed(args: &[&str]) -> Result<(Parsed, Seen), UsageError> {
-    let mut seen = Seen::default();
+fn parsed(args: &[&str]) -> Result<(ParsedArgs, ParsedOptions), UsageError> {
+    let mut seen = ParsedOptions::default();
     let parsed = parse("plan", &FLAGS, args.iter().map(Into::into), &mut seen, |seen, word| {
         seen.words.push(format!("{word:?}"));
         Ok(())
@@ -40,10 +40,10 @@ fn parsed(args: &[&str]) -> Result<(Parsed, Seen), UsageError> {
 }
 
 #[track_caller]
-fn check(args: &[&str], card: &str, json: bool, words: &[&str]) {
+fn check(args: &[&str], gpu: &str, json: bool, words: &[&str]) {
     let (taken, seen) = parsed(args).expect("they are taken");
-    assert_eq!(taken, Parsed::Taken);
-    assert_eq!((seen.card.as_str(), seen.json), (card, json));
+    assert_eq!(taken, ParsedArgs::Taken);
+    assert_eq!((seen.gpu.as_str(), seen.json), (gpu, json));
     assert_eq!(seen.words, words);
 }
 
@@ -75,7 +75,7 @@ fn everything_else_comes_in_its_order() {
 #[test]
 fn help_ends_the_reading() {
     for help in ["-h", "--help"] {
-        assert_eq!(parsed(&["--json", help, "-x"]).expect("help").0, Parsed::Help);
+        assert_eq!(parsed(&["--json", help, "-x"]).expect("help").0, ParsedArgs::Help);
     }
 }
 
@@ -105,6 +105,6 @@ fn a_misspelt_option_finds_its_own() {
 fn the_help_lines_up() {
     assert_eq!(
         options_help(&shown(&FLAGS)),
-        "      --card NAME  The card\n                   [default: none]\n      --json       Print JSON\n"
+        "      --card NAME  The GPU [default: none]\n      --json       Print JSON\n"
     );
 }

@@ -1,30 +1,30 @@
-//! What the processor is called.
+//! The processor's name.
 
-/// The processor's name, as the system tells it; where it tells none, the kind of processor this program is for.
+/// Returns the processor's name as the system reports it, or its architecture otherwise.
 pub fn processor() -> String {
-    told().as_deref().and_then(name).unwrap_or_else(|| format!("{} processor", std::env::consts::ARCH))
+    reported_model().as_deref().and_then(name).unwrap_or_else(|| format!("{} processor", std::env::consts::ARCH))
 }
 
 #[cfg(target_os = "linux")]
-fn told() -> Option<String> {
+fn reported_model() -> Option<String> {
     use std::fs::read_to_string;
     let model = read_to_string("/proc/cpuinfo").ok().and_then(|text| model_name(&text).map(str::to_owned));
-    // Arm's cpuinfo has numbers alone, but its boards say what they are.
+    // Arm's cpuinfo has only numbers, but the boards have a model name.
     model.or_else(|| read_to_string("/sys/firmware/devicetree/base/model").ok())
 }
 
 #[cfg(target_os = "macos")]
-fn told() -> Option<String> {
+fn reported_model() -> Option<String> {
     let output = std::process::Command::new("/usr/sbin/sysctl").args(["-n", "machdep.cpu.brand_string"]).output();
     String::from_utf8(output.ok()?.stdout).ok()
 }
 
 #[cfg(not(any(target_os = "linux", target_os = "macos")))]
-fn told() -> Option<String> {
+fn reported_model() -> Option<String> {
     std::env::var("PROCESSOR_IDENTIFIER").ok()
 }
 
-/// The first processor's name in `/proc/cpuinfo`.
+/// Returns the first processor's name in `/proc/cpuinfo`.
 #[cfg(any(target_os = "linux", test))]
 fn model_name(cpuinfo: &str) -> Option<&str> {
     let fields = cpuinfo.lines().filter_map(|line| line.split_once(':'));
@@ -32,10 +32,10 @@ fn model_name(cpuinfo: &str) -> Option<&str> {
     ["model name", "Model", "cpu model", "Hardware", "cpu"].into_iter().find_map(named)
 }
 
-/// One line of single blanks; none where nothing is left.
-fn name(told: &str) -> Option<String> {
+/// Collapses whitespace to single blanks; `None` if nothing remains.
+fn name(reported_model: &str) -> Option<String> {
     let words: Vec<&str> =
-        told.split(|c: char| c.is_whitespace() || c.is_control()).filter(|w| !w.is_empty()).collect();
+        reported_model.split(|c: char| c.is_whitespace() || c.is_control()).filter(|w| !w.is_empty()).collect();
     (!words.is_empty()).then(|| words.join(" "))
 }
 
@@ -45,7 +45,7 @@ mod tests {
 
     #[test]
     fn cpuinfo_is_read_on_every_kind_of_processor() {
-        for (cpuinfo, told) in [
+        for (cpuinfo, reported_model) in [
             ("processor\t: 0\nmodel\t\t: 85\nmodel name\t: Intel(R) Core(TM)\n", Some("Intel(R) Core(TM)")),
             (
                 "processor\t: 0\nBogoMIPS\t: 108.00\n\nHardware\t: BCM2835\nModel\t\t: Raspberry Pi 4\n",
@@ -55,7 +55,7 @@ mod tests {
             ("processor\t: 0\nCPU implementer\t: 0x41\n", None),
             ("", None),
         ] {
-            assert_eq!(model_name(cpuinfo), told);
+            assert_eq!(model_name(cpuinfo), reported_model);
         }
     }
 

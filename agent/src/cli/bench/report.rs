@@ -1,4 +1,4 @@
-//! A line of the report: the same names at the head of each, then figures or a reason.
+//! A line of the report: common fields first, then figures or a reason.
 
 use std::io;
 
@@ -6,26 +6,26 @@ use serde::Serialize;
 
 use super::print;
 
-/// The schema's number.
+/// The version of the JSON schema.
 const SCHEMA: u32 = 1;
 
-/// What a line is about.
+/// The subject of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
-    /// The processor.
+    /// The machine.
     Machine,
-    /// Plain products.
+    /// GEMM.
     Gemm,
     /// Training on the CPU.
     Train,
-    /// Writing on the CPU.
+    /// Generation on the CPU.
     Decode,
-    /// Writing on WebGPU.
+    /// Generation on WebGPU.
     Webgpu,
-    /// Reading the cards.
+    /// Telemetry of the GPUs.
     Telemetry,
-    /// Keeping what was read.
+    /// Storage of the history.
     History,
 }
 
@@ -49,14 +49,14 @@ enum Content<F> {
     Reason { reason: String },
 }
 
-/// Where lines and progress go.
+/// The output of lines and progress.
 #[derive(Debug)]
 pub struct Report {
     build: &'static str,
 }
 
 impl Report {
-    /// Says on standard error what figures of this program are worth.
+    /// Creates a report; a debug build prints a warning to standard error.
     pub fn new() -> Self {
         let is_debug = cfg!(debug_assertions);
         if is_debug {
@@ -65,7 +65,7 @@ impl Report {
         Self { build: if is_debug { "debug" } else { "release" } }
     }
 
-    /// Says what comes now.
+    /// Prints the next step to standard error.
     pub fn progress(&self, what: &str) {
         print::note(&format!("{what} …\n"));
     }

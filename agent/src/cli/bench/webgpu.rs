@@ -1,11 +1,11 @@
-//! The part that runs on WebGPU. Drivers are other people's programs: whatever one does, it is a line and a reason.
+//! The part that runs on WebGPU. Drivers are third-party code: any failure of one becomes a line with a reason.
 
 use std::{
     fmt::Display,
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
-use headroom_kernels::measure::{
+use headroom_kernels::bench::{
     Effort, Model,
     webgpu::{Device, Figures, planned_bytes, weights_name},
 };
@@ -15,7 +15,7 @@ use super::{
     report::{Kind, Report},
 };
 
-/// Measures every model that writes.
+/// Measures every model that generates text.
 ///
 /// # Errors
 /// Standard output cannot be written.
@@ -39,16 +39,16 @@ pub fn run(report: &Report, effort: Effort) -> Result<(), print::Error> {
 fn measure(device: &Device, model: &Model, half: bool, effort: Effort) -> Result<Figures, String> {
     let config = model.config().map_err(|error| error.to_string())?;
     if device.is_software() {
-        // Its memory is this machine's.
+        // A software device uses this machine's memory.
         enough_memory(planned_bytes(&config, half).map_err(|error| error.to_string())?)?;
     }
     guarded(|| device.measure(model, &config, half, effort))
 }
 
-/// Calls what calls a driver. A panic on the way, of a library that takes the driver's answer for impossible, is a
-/// reason like any other.
+/// Runs code that calls a driver. A panic, for example of a library that did not expect the driver's answer, becomes a
+/// reason.
 fn guarded<T, E: Display>(work: impl FnOnce() -> Result<T, E>) -> Result<T, String> {
-    // What was being measured is given up: nothing looks at it afterwards, but at the device, which keeps its own order.
+    // The state of the measurement is discarded. Only the device is used afterwards, and it keeps itself consistent.
     match catch_unwind(AssertUnwindSafe(work)) {
         Ok(done) => done.map_err(|error| error.to_string()),
         Err(panic) => {

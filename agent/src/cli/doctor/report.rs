@@ -1,6 +1,6 @@
-//! The findings for people: a heading a thing, a line a reading.
+//! The findings as text: a heading per item, a line per reading.
 
-use headroom_shared::protocol::{
+use headroom_protocol::{
     gpu::{Gpu, Process, Sample, SlowSample, Throttle},
     host::HostSample,
     reading::Reading,
@@ -11,24 +11,22 @@ use super::{
     Findings,
     reading::{decimal, size, unit, words},
 };
-use crate::{
-    cli::style::{Ink, Style},
-    telemetry::energy::JOULES_PER_KWH,
-};
+use crate::cli::style::{Ink, Style};
+use headroom_agent_core::telemetry::energy::JOULES_PER_KWH;
 
-/// Columns of the left side.
+/// Width of the left column.
 const LABEL_COLUMNS: usize = 24;
-/// Processes of a card that are listed.
+/// Upper bound of the processes listed per GPU.
 const PROCESSES_MAX: usize = 10;
 
-/// All of it.
+/// Returns the whole report.
 pub fn report(findings: &Findings, style: &Style) -> String {
     let mut report = Report { text: String::new(), style };
     report.driver(&findings.driver);
     for gpu in &findings.gpus {
         let sample = findings.telemetry.iter().flat_map(|moment| &moment.gpus).find(|sample| sample.gpu == gpu.index);
         let slow = findings.slow.iter().flat_map(|moment| &moment.gpus).find(|sample| sample.gpu == gpu.index);
-        report.card(gpu, sample, slow);
+        report.gpu(gpu, sample, slow);
     }
     if let Some(slow) = &findings.slow {
         report.host(&slow.host);
@@ -82,7 +80,7 @@ impl Report<'_> {
         }
     }
 
-    fn card(&mut self, gpu: &Gpu, sample: Option<&Sample>, slow: Option<&SlowSample>) {
+    fn gpu(&mut self, gpu: &Gpu, sample: Option<&Sample>, slow: Option<&SlowSample>) {
         self.heading(&format!("GPU {}: {}", gpu.index, gpu.name));
         self.line("UUID", &gpu.uuid);
         if !gpu.present {
@@ -127,8 +125,8 @@ impl Report<'_> {
         let link = words(&slow.pcie_link, |(generation, lanes)| format!("generation {generation}, {lanes} lanes"));
         self.line("PCIe", &link);
         let rate = |reading: &Reading<u64>| words(reading, |bytes| format!("{:.1} MB/s", *bytes as f64 / 1e6));
-        self.line("  to the card", &rate(&slow.pcie_receive_bytes_per_second));
-        self.line("  from the card", &rate(&slow.pcie_send_bytes_per_second));
+        self.line("  to the GPU", &rate(&slow.pcie_receive_bytes_per_second));
+        self.line("  from the GPU", &rate(&slow.pcie_send_bytes_per_second));
         self.line("errors mended", &unit(&slow.ecc_corrected, ""));
         self.line("errors not mended", &unit(&slow.ecc_uncorrected, ""));
         let count = words(&slow.processes, |processes| processes.len().to_string());
@@ -156,7 +154,7 @@ impl Report<'_> {
             HistoryState::Kept { bytes: 0, .. } => {
                 "none yet: `headroom serve` and `headroom watch` begin it".to_owned()
             }
-            HistoryState::Kept { bytes, .. } => headroom_shared::units::human_size(*bytes),
+            HistoryState::Kept { bytes, .. } => headroom_text::units::human_size(*bytes),
             HistoryState::Paused { reason, .. } => format!("cannot be used: {reason}"),
         };
         self.line("kept", &state);
@@ -170,7 +168,7 @@ fn throttle(bits: u64) -> String {
             Throttle::ApplicationClocks => "clocks that its owner set",
             Throttle::PowerCap => "the limit of power",
             Throttle::HardwareSlowdown => "the hardware's slowdown",
-            Throttle::SyncBoost => "cards that run alike",
+            Throttle::SyncBoost => "sync boost of several GPUs",
             Throttle::SoftwareThermal => "heat (driver)",
             Throttle::HardwareThermal => "heat (hardware)",
             Throttle::HardwarePowerBrake => "the power supply's brake",

@@ -1,56 +1,60 @@
-//! The words of `headroom plan`: its options as one table, and the rest as nanoGPT's own command line.
+//! Arguments of `headroom plan`: an option table, and the rest as nanoGPT's command line.
 
 use std::ffi::{OsStr, OsString};
 
-use headroom_shared::{
+use headroom_planner::{
+    hardware::{find, search},
     memory::message::TorchVersion,
     nanogpt::defaults,
     session::Options,
     train_config::{Attention, CrossEntropy, Optimizer},
-    units::{MIB, parse_size},
 };
+use headroom_text::units::{MIB, parse_size};
 
 use crate::cli::{
-    args::{Flag, Refusal, UsageError, Word, nearest, shown},
+    args::{Flag, InvalidValue, UsageError, Word, nearest, shown},
     command::{Command, Words},
 };
 
-/// What the words come to.
+/// Parsed arguments.
 #[derive(Debug, Default)]
 pub struct Request {
-    /// The card, its surroundings, and what is patched into nanoGPT.
+    /// GPU, environment and patches of nanoGPT.
     pub options: Options,
     /// Whether `options.gpu` was given.
     pub names_gpu: bool,
     /// Whether to print JSON.
     pub json: bool,
-    /// Whether to print the link alone.
+    /// Whether to print only the link.
     pub link: bool,
-    /// The text to read; `diagnose` alone takes one.
+    /// Text to read, for `diagnose` only.
     pub text: Option<OsString>,
-    /// nanoGPT's own command line, in its order.
-    pub given: Vec<Given>,
+    /// nanoGPT's command line, in order.
+    pub given: Vec<NanogptArgument>,
 }
 
-/// One thing on nanoGPT's command line.
+/// One argument of nanoGPT's command line.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Given {
-    /// A config file's path.
+pub enum NanogptArgument {
+    /// Path of a config file.
     Config(OsString),
-    /// `--key=value`, or what was meant to be one.
+    /// `--key=value`, possibly malformed.
     Setting(String),
 }
 
-/// The patch that nanoGPT has no key for and that is written like one.
+/// Patch that is written like a key but is not one of nanoGPT's.
 pub const EVAL_BATCH_SIZE: &str = "eval_batch_size";
 
-/// The table of this command's options, in the order of the help.
+/// Option table, in the order of the help.
 pub const FLAGS: &[Flag<Request>] = &[
     Flag {
         name: "gpu",
         value: Some("NAME"),
-        doc: "The card, as in \"RTX 4070\", rtx3060, \"A100 80GB\"\n[default: RTX 4070; `headroom gpus` lists all]",
+        doc: "GPU model, such as \"RTX 4070\", rtx3060 or \"A100 80GB\"\n[default: RTX 4070; `headroom gpus` lists all]",
         set: |request, name| {
+            if let Some(refusal) = memory_for_name(name) {
+                return Err(refusal);
+            }
             name.clone_into(&mut request.options.gpu);
             request.names_gpu = true;
             Ok(())
@@ -59,25 +63,25 @@ pub const FLAGS: &[Flag<Request>] = &[
     Flag {
         name: "vram",
         value: Some("SIZE"),
-        doc: "The card's memory, as in 11.69GiB: instead of a name,\nor where CUDA reports another total than the table",
+        doc: "Total GPU memory, such as 11.69GiB: instead of a name, or\nif CUDA reports another total than the table",
         set: |request, size| put(&mut request.options.vram_bytes, Some(bytes(size, "GiB")?)),
     },
     Flag {
         name: "other-processes",
         value: Some("SIZE"),
-        doc: "What other programs hold on the card [default: 0]",
+        doc: "GPU memory that other programs use [default: 0]",
         set: |request, size| put(&mut request.options.other_processes_bytes, bytes(size, "GiB")?),
     },
     Flag {
         name: "context-bytes",
         value: Some("SIZE"),
-        doc: "The CUDA context [default: estimated by card]",
+        doc: "Size of the CUDA context [default: estimated from the GPU]",
         set: |request, size| put(&mut request.options.context_bytes, Some(bytes(size, "MiB")?)),
     },
     Flag {
         name: "attention",
         value: Some("flash|math"),
-        doc: "flash: scaled_dot_product_attention; math: nanoGPT's slow\nattention, which holds (B, NH, T, T) [default: flash]",
+        doc: "Attention backend. flash: scaled_dot_product_attention;\nmath: nanoGPT's slow attention, which stores (B, NH, T, T)\n[default: flash]",
         set: |request, word| {
             let words = [("flash", Attention::Flash), ("math", Attention::Math)];
             put(&mut request.options.attention, choice(word, &words)?)
@@ -86,13 +90,13 @@ pub const FLAGS: &[Flag<Request>] = &[
     Flag {
         name: "activation-checkpointing",
         value: None,
-        doc: "Each block's activations are computed again in backward",
+        doc: "Recompute each block's activations in the backward pass",
         set: |request, _| put(&mut request.options.activation_checkpointing, true),
     },
     Flag {
         name: "optimizer",
         value: Some("NAME"),
-        doc: "adamw-fused, adamw-foreach or adamw-8bit [default: adamw-fused]",
+        doc: "Optimizer: adamw-fused, adamw-foreach or adamw-8bit\n[default: adamw-fused]",
         set: |request, word| {
             let words = [
                 ("adamw-fused", Optimizer::AdamwFused),
@@ -105,7 +109,7 @@ pub const FLAGS: &[Flag<Request>] = &[
     Flag {
         name: "cross-entropy",
         value: Some("KIND"),
-        doc: "whole: over all tokens at once; chunked; or fused, as in\nLiger [default: whole]",
+        doc: "Cross-entropy: whole (all tokens at once), chunked, or\nfused as in Liger [default: whole]",
         set: |request, word| {
             let words =
                 [("whole", CrossEntropy::Whole), ("chunked", CrossEntropy::Chunked), ("fused", CrossEntropy::Fused)];
@@ -115,34 +119,34 @@ pub const FLAGS: &[Flag<Request>] = &[
     Flag {
         name: "del-eval-logits",
         value: None,
-        doc: "`del logits` after each batch of estimate_loss",
+        doc: "Delete the logits after each evaluation batch\n(`del logits` in estimate_loss)",
         set: |request, _| put(&mut request.options.del_eval_logits, true),
     },
     Flag {
         name: "del-train-logits",
         value: None,
-        doc: "`del logits` after each backward",
+        doc: "Delete the logits after each backward pass (`del logits`)",
         set: |request, _| put(&mut request.options.del_train_logits, true),
     },
     Flag {
         name: "world-size",
         value: Some("N"),
-        doc: "Processes of data parallelism, one card each [default: 1]",
+        doc: "Data-parallel processes (DDP), one GPU each [default: 1]",
         set: |request, n| match n.parse() {
             Ok(n) if n > 0 => put(&mut request.options.world_size, n),
-            _ => Err(format!("{n:?} is no number of processes, 1 or more").into()),
+            _ => Err(format!("{n:?} is not a number of processes, 1 or more").into()),
         },
     },
     Flag {
         name: "expandable-segments",
         value: None,
-        doc: "PYTORCH_ALLOC_CONF=expandable_segments:True",
+        doc: "Use expandable segments\n(PYTORCH_ALLOC_CONF=expandable_segments:True)",
         set: |request, _| put(&mut request.options.expandable_segments, true),
     },
     Flag {
         name: "torch",
         value: Some("VERSION"),
-        doc: "The PyTorch whose messages are printed, and whose default\ndtype an older card gets [default: 2.11]",
+        doc: "PyTorch version, for error messages and the default dtype\non older GPUs [default: 2.11]",
         set: |request, version| {
             version.parse::<TorchVersion>().map_err(|error| error.to_string())?;
             version.clone_into(&mut request.options.torch);
@@ -158,41 +162,63 @@ pub const FLAGS: &[Flag<Request>] = &[
     Flag {
         name: "link",
         value: None,
-        doc: "Print only a link that opens this plan in the page of\n`headroom serve`",
+        doc: "Print only a link to this plan in the page of `headroom\nserve`",
         set: |request, _| put(&mut request.link, true),
     },
 ];
 
-fn put<T>(to: &mut T, value: T) -> Result<(), Refusal> {
+fn put<T>(to: &mut T, value: T) -> Result<(), InvalidValue> {
     *to = value;
     Ok(())
 }
 
-/// A size. A few bytes are a unit forgotten: `unit`, or MiB where the number is too large for that.
+/// Maximum number of GPUs listed for an amount of memory.
+const GPUS_LISTED: usize = 8;
+
+/// The error for an amount of memory where a GPU's name is expected, with the GPUs that have it, the most common first.
+fn memory_for_name(name: &str) -> Option<InvalidValue> {
+    if !name.starts_with(|first: char| first.is_ascii_digit()) || find(name).is_ok() {
+        return None;
+    }
+    let gpus: Vec<&str> = search(name).iter().map(|(_, device)| &*device.name).collect();
+    let size = parse_size(&format!("{}GB", name.trim().trim_end_matches(|last: char| last.is_ascii_alphabetic())));
+    if gpus.is_empty() || size.is_err() {
+        return None;
+    }
+    let listed = gpus[..gpus.len().min(GPUS_LISTED)].join(", ");
+    let more = match gpus.len().saturating_sub(GPUS_LISTED) {
+        0 => String::new(),
+        n => format!(" and {n} more (`headroom gpus {}` lists them)", name.split_whitespace().collect::<String>()),
+    };
+    let why = format!("{name:?} is an amount of memory, which these GPUs have: {listed}{more}; --vram gives an amount");
+    Some(why.into())
+}
+
+/// Parses a size. A number of a few bytes lacks a unit; the hint adds `unit`, or MiB for a large number.
 ///
 /// # Errors
-/// It is none, or of a few bytes.
-pub fn bytes(size: &str, unit: &str) -> Result<u64, Refusal> {
+/// The value is not a size, or a few bytes.
+pub fn bytes(size: &str, unit: &str) -> Result<u64, InvalidValue> {
     let bytes = parse_size(size).map_err(|error| error.to_string())?;
     let number = size.trim();
     if bytes == 0 || bytes >= MIB || !number.ends_with(|last: char| last.is_ascii_digit() || last == '.') {
         return Ok(bytes);
     }
     let unit = if bytes < 512 { unit } else { "MiB" };
-    Err(Refusal { why: format!("{number:?} is {bytes} bytes"), meant: Some(format!("{number}{unit}")) })
+    Err(InvalidValue { why: format!("{number:?} is {bytes} bytes"), meant: Some(format!("{number}{unit}")) })
 }
 
-fn choice<T: Copy>(word: &str, words: &[(&str, T)]) -> Result<T, Refusal> {
+fn choice<T: Copy>(word: &str, words: &[(&str, T)]) -> Result<T, InvalidValue> {
     words.iter().find(|(name, _)| *name == word).map(|(_, value)| *value).ok_or_else(|| {
         let names: Vec<&str> = words.iter().map(|(name, _)| *name).collect();
-        format!("{word:?} is none of {}", names.join(", ")).into()
+        InvalidValue::not_one_of(word, &names)
     })
 }
 
-/// Whether `word` is the value of nanoGPT's setting `key`, which stands before it without `=`. `extra` is a whole number
-/// beside nanoGPT's settings.
+/// Whether `word` is the value of nanoGPT's setting `key`, which precedes it without `=`. `extra` is an additional
+/// integer key.
 ///
-/// A config file ends in `.py`, and a setting that is True or False may stand alone, as in `--compile config.py`.
+/// A config file ends in `.py`, and a setting that is True or False may have no value, as in `--compile config.py`.
 pub fn is_value(key: &str, word: &OsStr, extra: &str) -> bool {
     let Some(word) = word.to_str() else { return false };
     let type_name = match defaults::find(key) {
@@ -206,34 +232,39 @@ pub fn is_value(key: &str, word: &OsStr, extra: &str) -> bool {
     match type_name {
         "bool" => BOOLEANS.iter().any(|known| known.eq_ignore_ascii_case(word)),
         "str" => !word.starts_with('-'),
-        // A negative number, which the reader refuses with its reason.
+        // The config reader rejects a negative number with its reason.
         _ => !word.starts_with('-') || word.parse::<f64>().is_ok(),
     }
 }
 
-/// What people write for a bool; nanoGPT takes the first two as they stand, and refuses the others.
+/// Common spellings of a bool. nanoGPT accepts the first two and rejects the others.
 const BOOLEANS: [&str; 8] = ["True", "False", "yes", "no", "on", "off", "1", "0"];
 
-/// Takes what is none of our options.
+/// Takes a word that is not an option of this command.
 ///
 /// # Errors
-/// It was meant for us.
+/// The word looks like a mistyped option.
 pub fn take_word(request: &mut Request, word: Word) -> Result<(), UsageError> {
     request.given.push(nanogpt_word("plan", FLAGS, EVAL_BATCH_SIZE, word)?);
     Ok(())
 }
 
-/// What is none of a command's options: a config file, a setting, or a mistake. `extra` is a key beside nanoGPT's.
+/// Parses a word that is not an option: a config file, a setting, or a mistake. `extra` is a key beside nanoGPT's.
 ///
 /// # Errors
-/// It has dashes, no value, and no name of nanoGPT's: then it was meant for the command.
-pub fn nanogpt_word<T>(command: &'static str, flags: &[Flag<T>], extra: &str, word: Word) -> Result<Given, UsageError> {
+/// The word has dashes, no value, and is not a key of nanoGPT, so it is a mistyped option.
+pub fn nanogpt_word<T>(
+    command: &'static str,
+    flags: &[Flag<T>],
+    extra: &str,
+    word: Word,
+) -> Result<NanogptArgument, UsageError> {
     Ok(match word {
-        // nanoGPT takes a word with `=` for a setting; its reader says that the dashes are missing.
+        // nanoGPT treats a word with `=` as a setting; the reader reports the missing dashes.
         Word::Plain(word) => match word.into_string() {
-            Ok(text) if text.contains('=') => Given::Setting(text),
-            Ok(path) => Given::Config(path.into()),
-            Err(path) => Given::Config(path),
+            Ok(text) if text.contains('=') => NanogptArgument::Setting(text),
+            Ok(path) => NanogptArgument::Config(path.into()),
+            Err(path) => NanogptArgument::Config(path),
         },
         Word::Other(text) => {
             let name = text.trim_start_matches('-');
@@ -242,7 +273,7 @@ pub fn nanogpt_word<T>(command: &'static str, flags: &[Flag<T>], extra: &str, wo
                 let near = nearest(flags, &text).or_else(|| Some(format!("--{}=…", defaults::nearest(name)?)));
                 return Err(UsageError::UnknownOption { command, option: text, value: None, near });
             }
-            Given::Setting(text)
+            NanogptArgument::Setting(text)
         }
     })
 }
@@ -252,21 +283,25 @@ pub const COMMAND: Command = Command {
     name: "plan",
     summary: "Predict whether a run fits on a GPU",
     about: "\
-Predicts whether a nanoGPT run fits on a GPU, where it would run out of memory, and how
-much it needs.",
+Predicts how much GPU memory a nanoGPT run needs, whether it fits, and where it would run
+out of memory.",
     usage: &["headroom plan [CONFIG.py …] [--key=value …] [OPTIONS]"],
     arguments: "\
-Takes what `python train.py` of nanoGPT takes, in any order; later ones win:
+Accepts the arguments of nanoGPT's `python train.py` in any order; later ones override:
   CONFIG.py      A config file. It is parsed, never executed
-  --key=value    Any setting of nanoGPT, as in --batch_size=64 --compile=False, and
-                 --vocab_size=N       [default: by the data set, else 50304]
-                 --eval_batch_size=N  for a train.py patched to evaluate in other batches
-  --key value    The same. A word that ends in .py is a config file, never a value, and
-                 behind a True/False setting only a word such as True or False is one",
+  --key=value    A nanoGPT setting, such as --batch_size=64 or --compile=False; also
+                 --vocab_size=N       [default: from the data set, else 50304]
+                 --eval_batch_size=N  if train.py is patched to use another evaluation batch
+  --key value    The same. A word that ends in .py is always a config file. After a
+                 True/False setting, only a truth value counts as its value",
     options: || shown(FLAGS),
     takes_settings: true,
     words: Words::Files,
-    notes: "Sizes are written as 11.69GiB, 800MiB, 12GB or in bytes.",
+    notes: "\
+A SIZE is 11.69GiB, 800MiB, 12GB or a number of bytes.
+
+A run on another device, such as --device=cpu, needs no memory of a CUDA GPU. Its plan and
+exit status are those of the same run on a CUDA GPU, and the answer begins with this.",
     exits: &[(0, "the run fits"), (1, "the run does not fit")],
     examples: &[
         "headroom plan config/train_gpt2.py --batch_size=64 --gpu \"RTX 4070\"",

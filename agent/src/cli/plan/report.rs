@@ -1,6 +1,6 @@
-//! A plan for a person: the answer first in words, then PyTorch's message, the phases, the peak, and what it all rests on.
+//! Formats a plan for the terminal: the verdict, PyTorch's message, the phases, the peak, and the basis of the figures.
 
-use headroom_shared::{
+use headroom_planner::{
     advice::{Advice, CodeChange, changes_text, patch_of},
     gpt::tensors::Category,
     hardware::Provenance,
@@ -8,7 +8,9 @@ use headroom_shared::{
     oom::shape,
     plan::{Oom, Plan, basis::Certainty, builtin::builtin},
     session::Finding,
-    text,
+};
+use headroom_text::{
+    self as text,
     units::{human_size, pytorch_size},
 };
 
@@ -17,15 +19,19 @@ use crate::cli::{
     style::{Bar, Ends, Ink, Style},
 };
 
-/// Cells of the widest bar; a wider one says no more.
+/// Width limit of a bar in cells.
 const BAR_CELLS_MAX: usize = 48;
-/// Cells below which a bar says nothing and is left out.
+/// Minimum width of a bar in cells; narrower bars are omitted.
 const BAR_CELLS_MIN: usize = 10;
 
-/// The whole answer.
+/// Formats the whole answer.
 pub fn report(plan: &Plan, advice: &Advice, findings: &[Finding], style: &Style) -> String {
-    let mut parts = vec![verdict(plan, style)];
-    parts.extend(code_changes(plan, style));
+    // A run on another device has no verdict of its own, so this comes first.
+    let (devices, findings): (Vec<&Finding>, Vec<&Finding>) =
+        findings.iter().partition(|finding| finding.key == "device");
+    let mut parts: Vec<String> = devices.iter().map(|finding| other_device(finding, style)).collect();
+    parts.push(verdict(plan, style));
+    parts.extend(still_to_do(plan, style));
     parts.extend(plan.oom.as_ref().map(|oom| message(oom, style)));
     parts.extend(fixes(plan, advice, style));
     parts.push(builtin_trainer(plan, style));
@@ -34,40 +40,50 @@ pub fn report(plan: &Plan, advice: &Advice, findings: &[Finding], style: &Style)
     parts.push(outside(plan, style));
     parts.push(basis(plan, style));
     if !findings.is_empty() {
-        parts.push(notes(findings, style));
+        parts.push(notes(&findings, style));
     }
     parts.join("\n")
 }
 
-/// "Fits on RTX 4070: 2.61 GiB left.", and whether that is sure.
+/// The statement that the run uses no CUDA GPU, with the place of its device in the config.
+fn other_device(finding: &Finding, style: &Style) -> String {
+    let place = finding.place.as_ref().map_or_else(String::new, |place| format!(" ({place})"));
+    let text = format!("This run needs no memory of a CUDA GPU: {}{place}.", finding.message);
+    style.wrapped(&text, 0)
+}
+
+/// "Fits on RTX 4070: 2.61 GiB left.", and the certainty of that.
 fn verdict(plan: &Plan, style: &Style) -> String {
     let device = &plan.request.device;
-    let card = match device.name.strip_prefix("GeForce ") {
+    let gpu = match device.name.strip_prefix("GeForce ") {
         Some(model) => model.to_owned(),
-        // Known by its memory alone, it has no name.
-        None if device.sm_count.is_none() => format!("a card of {}", human_size(device.total_bytes)),
+        // A GPU given by its memory has no name.
+        None if device.sm_count.is_none() => format!("a GPU with {}", human_size(device.total_bytes)),
         None => device.name.to_string(),
     };
     let needed = CodeChange::needed_by(&plan.request.train);
-    let with = |word: &str| match needed.is_empty() {
+    let changes = (!needed.is_empty()).then(|| changes_text(&needed).to_string());
+    let vocabulary = plan.request.given_vocab_size.map(|size| text::a_vocabulary_of(size).to_string());
+    let needs: Vec<String> = changes.into_iter().chain(vocabulary).collect();
+    let with = |word: &str| match needs.is_empty() {
         true => String::new(),
-        false => format!("{word} with {}", changes_text(&needed)),
+        false => format!("{word} with {}", needs.join(" and ")),
     };
     let [low, high] = plan.basis.band_bytes;
     let by = human_size(plan.headroom_bytes.unsigned_abs());
     let (ink, answer, doubt) = match &plan.oom {
         None => (
             Ink::Fits,
-            format!("Fits on {card}{}: {by} left.", with("")),
+            format!("Fits on {gpu}{}: {by} left.", with("")),
             (high > device.total_bytes).then(|| {
                 format!("Close: at the upper end of the estimates it takes {} and does not fit.", human_size(high))
             }),
         ),
         Some(oom) => {
             let tensor = format!("{} {} {}", oom.tensor, shape(&oom.shape), oom.dtype.name());
-            // Where it fails first is one thing, what the whole run lacks another.
+            // The place of the first failure and the shortfall of the whole run are separate facts.
             let answer = format!(
-                "Does not fit on {card}{}: fails {} on {tensor}; the run needs {by} more.",
+                "Does not fit on {gpu}{}: fails {} on {tensor}; the run needs {by} more.",
                 with(", even"),
                 oom.phase.text_in()
             );
@@ -81,11 +97,20 @@ fn verdict(plan: &Plan, style: &Style) -> String {
     painted + &doubt.map_or_else(String::new, |doubt| style.wrapped(&doubt, 0))
 }
 
-/// What the plan assumes of nanoGPT's code, with the patch. The patch is copied, so it is neither wrapped nor indented.
-fn code_changes(plan: &Plan, style: &Style) -> Option<String> {
+/// What the plan assumes besides the config: the vocabulary of the data set, and changes to nanoGPT's code with their
+/// patch. The patch is meant for copying, so it is neither wrapped nor indented.
+fn still_to_do(plan: &Plan, style: &Style) -> Option<String> {
     let needed = CodeChange::needed_by(&plan.request.train);
-    if needed.is_empty() {
+    let vocabulary = plan.request.given_vocab_size;
+    if needed.is_empty() && vocabulary.is_none() {
         return None;
+    }
+    let mut text = style.paint(Ink::Heading, "You still have to") + "\n";
+    if let Some(size) = vocabulary {
+        text.push_str(&style.wrapped(&text::vocabulary_to_do(size).to_string(), 0));
+    }
+    if needed.is_empty() {
+        return Some(text);
     }
     let names: Vec<String> = needed.iter().map(|change| change.text().to_string()).collect();
     let lead = format!(
@@ -94,7 +119,7 @@ fn code_changes(plan: &Plan, style: &Style) -> Option<String> {
         changes_text(&needed),
         names.join(", ")
     );
-    let mut text = style.paint(Ink::Heading, "You still have to") + "\n" + &style.wrapped(&lead, 0);
+    text.push_str(&style.wrapped(&lead, 0));
     patch_of(&needed).lines().for_each(|line| text.push_str(&format!("{}\n", style.paint(Ink::Quiet, line))));
     Some(text)
 }
@@ -108,7 +133,7 @@ fn message(oom: &Oom, style: &Style) -> String {
     style.wrapped(&asked, 0) + &style.wrapped(&oom.message, 2)
 }
 
-/// The same run by `headroom train` on the card, and what it is held against.
+/// The same run under `headroom train` on this GPU, in comparison.
 fn builtin_trainer(plan: &Plan, style: &Style) -> String {
     let trainer = match builtin(&plan.request) {
         Ok(trainer) => trainer,
@@ -118,10 +143,12 @@ fn builtin_trainer(plan: &Plan, style: &Style) -> String {
     let detail = text::builtin_detail(text::size(trainer.allocated_bytes), text::size(plan.peak.max_allocated_bytes));
     let ink = if trainer.fits { Ink::Fits } else { Ink::DoesNotFit };
     let answer: String = style.wrapped(&answer, 0).lines().map(|line| style.paint(ink, line) + "\n").collect();
-    answer + &style.wrapped(&detail.to_string(), 0) + &style.wrapped(text::english().word(text::BUILTIN_NEEDS), 0)
+    answer
+        + &style.wrapped(&detail.to_string(), 0)
+        + &style.wrapped(headroom_languages::english().word(text::BUILTIN_NEEDS), 0)
 }
 
-/// Peaks by phase: numbers, and a bar against the card.
+/// Peaks by phase: figures, and a bar against the GPU's capacity.
 fn phases(plan: &Plan, style: &Style) -> String {
     const NUMBERS: usize = 10;
     let device_bytes = plan.request.device.total_bytes;
@@ -133,15 +160,15 @@ fn phases(plan: &Plan, style: &Style) -> String {
     let cells = style.table_columns().saturating_sub(used + 1).min(BAR_CELLS_MAX);
     let bar = (cells >= BAR_CELLS_MIN).then_some(Bar {
         cells,
-        card_bytes: device_bytes,
+        gpu_bytes: device_bytes,
         largest_bytes: plan.peak.device_used_bytes,
     });
     let heading = if plan.fits { "By phase" } else { "By phase, as it would be with all the room it wants" };
     let mut text = style.paint(Ink::Heading, heading) + "\n";
     let columns =
         format!("{:name_columns$}  {:>NUMBERS$}  {:>NUMBERS$}  {:>NUMBERS$}", "", "live", "allocated", "reserved");
-    let card = bar.map_or_else(String::new, |_| format!("  {} card", human_size(device_bytes)));
-    text.push_str(&style.paint(Ink::Quiet, &(columns + &card)));
+    let gpu = bar.map_or_else(String::new, |_| format!("  {} GPU", human_size(device_bytes)));
+    text.push_str(&style.paint(Ink::Quiet, &(columns + &gpu)));
     text.push('\n');
     for peak in &plan.phases {
         let [live, allocated, reserved] =
@@ -174,12 +201,12 @@ fn phases(plan: &Plan, style: &Style) -> String {
 fn legend(style: &Style) -> String {
     let glyphs = style.glyphs();
     format!(
-        "{} outside PyTorch  {} live  {} reserved, not live  {} end of the card",
-        glyphs.outside, glyphs.live, glyphs.reserved, glyphs.card
+        "{} outside PyTorch  {} live  {} reserved, not live  {} end of the GPU",
+        glyphs.outside, glyphs.live, glyphs.reserved, glyphs.gpu
     )
 }
 
-/// What is live at the fullest moment.
+/// Live memory at the peak.
 fn peak(plan: &Plan, style: &Style) -> String {
     let peak = &plan.peak;
     let heading = format!("At the peak, {}", peak.phase.text_in());
@@ -193,7 +220,7 @@ fn peak(plan: &Plan, style: &Style) -> String {
     text
 }
 
-/// What the card holds beside PyTorch's tensors, up to its end.
+/// Memory on the GPU besides PyTorch's tensors, up to the capacity.
 fn outside(plan: &Plan, style: &Style) -> String {
     let context = &plan.request.context;
     let band = if context.band_low == context.band_high {
@@ -203,7 +230,7 @@ fn outside(plan: &Plan, style: &Style) -> String {
     };
     let others = plan.request.other_processes_bytes;
     let device = &plan.request.device;
-    let mut text = style.paint(Ink::Heading, "On the whole card") + "\n";
+    let mut text = style.paint(Ink::Heading, "On the whole GPU") + "\n";
     text.push_str(&row("PyTorch, reserved", &human_size(plan.peak.max_reserved_bytes), "", style));
     text.push_str(&row("CUDA context", &human_size(context.bytes), &band, style));
     text.push_str(&row(
@@ -219,38 +246,38 @@ fn outside(plan: &Plan, style: &Style) -> String {
         &format!("{low} to {high}"),
         style,
     ));
-    text.push_str(&row("card", &human_size(device.total_bytes), "", style));
+    text.push_str(&row("GPU", &human_size(device.total_bytes), "", style));
     text
 }
 
 fn basis(plan: &Plan, style: &Style) -> String {
     let basis = &plan.basis;
-    let card = match plan.request.device.total_provenance {
-        Provenance::Measured { .. } => ("measured", "CUDA printed it on such a card"),
+    let gpu = match plan.request.device.total_provenance {
+        Provenance::Measured { .. } => ("measured", "printed by CUDA on this GPU model"),
         Provenance::Estimated { .. } => ("estimated", "from the size on the box; --vram takes what CUDA reports"),
         Provenance::Given => ("given", "as on the command line"),
     };
     let allocated = match basis.allocated {
         Certainty::Exact => "every tensor, as in recorded runs of this kind",
-        Certainty::Measured => "read off a card",
+        Certainty::Measured => "measured on a GPU",
         Certainty::Estimated => "every tensor that is known; a part of them follows a rule",
     };
     let context = match basis.context {
-        Certainty::Estimated => "by the card's architecture; --context-bytes takes what yours has",
+        Certainty::Estimated => "from the GPU's architecture; pass yours with --context-bytes",
         Certainty::Exact | Certainty::Measured => "as given",
     };
     let rows = [
         ("allocated", basis.allocated.name(), allocated),
         ("reserved", basis.reserved.name(), "a replica of PyTorch's allocator"),
         ("CUDA context", basis.context.name(), context),
-        ("card", card.0, card.1),
+        ("GPU", gpu.0, gpu.1),
     ];
     let mut text = style.paint(Ink::Heading, "What the figures rest on") + "\n";
     rows.iter().for_each(|(name, how, why)| text.push_str(&row(name, how, why, style)));
     text
 }
 
-fn notes(findings: &[Finding], style: &Style) -> String {
+fn notes(findings: &[&Finding], style: &Style) -> String {
     let mut text = style.paint(Ink::Heading, "Worth knowing") + "\n";
     for finding in findings {
         let kind = if finding.severity == Severity::Note { "" } else { "warning: " };
@@ -260,7 +287,7 @@ fn notes(findings: &[Finding], style: &Style) -> String {
     text
 }
 
-/// A name, a figure and a remark, in the columns that all small tables share; a long remark goes on below itself.
+/// A name, a figure and a remark in the columns of all small tables. A long remark continues on the next lines.
 fn row(name: &str, figure: &str, remark: &str, style: &Style) -> String {
     let start = format!("{name:18}  {figure:>10}  ");
     let line = format!("{start}{remark}");
@@ -275,7 +302,7 @@ fn outside_bytes(plan: &Plan) -> u64 {
     plan.request.other_processes_bytes.saturating_add(plan.request.context.bytes)
 }
 
-/// Rounded; what is there is never nothing, and what is not all of it is never all.
+/// Share in percent, rounded. A nonzero part is never 0 %, and an incomplete one never 100 %.
 fn share(part: u64, whole: u64) -> String {
     let per_mille = u128::from(part) * 1000 / u128::from(whole.max(1));
     match per_mille {

@@ -1,4 +1,4 @@
-//! `headroom runs export`: a run's iterations and evaluations, or a card's telemetry, for other programs.
+//! `headroom runs export`: a run's iterations and evaluations, or a GPU's telemetry, for other programs.
 
 use std::{
     cell::RefCell,
@@ -7,42 +7,42 @@ use std::{
     path::Path,
 };
 
-use headroom_shared::protocol::{
+use headroom_protocol::{
     history::{Group, History, Metric},
     run::{Evaluation, Iteration, Run},
 };
 use serde::{Serialize, Serializer, ser::Error as _};
 
 use super::{DATA_DIR, Error, Exit, Flag, Request, SCHEMA, UsageError, found, json, print};
-use crate::{
-    cli::{
-        self,
-        args::{Refusal, shown},
-        command::{Command, Words},
-    },
-    clock::now_ms,
-    figures,
-    store::{
-        self, Archive, Card, Subject, calendar,
-        printed::{Cursor, Figures, Page, Printed},
-    },
-    train::files::{self, Disk},
+use crate::cli::{
+    self,
+    args::{InvalidValue, shown},
+    command::{Command, Words},
 };
+use headroom_agent_core::{
+    clock::now_ms,
+    store::{
+        self, Archive, ArchivedGpu, Subject, calendar,
+        printed::{Cursor, Figures, Page, PrintedLine},
+    },
+};
+use headroom_server::figures;
+use headroom_train::files::{self, Disk};
 
 const FORMAT: Flag<Request> = Flag {
     name: "format",
     value: Some("csv|json"),
-    doc: "How it is written [default: csv]",
+    doc: "Output format [default: csv]",
     set: |request, format| {
         request.csv = format == "csv";
         request.json = format == "json";
-        if request.csv || request.json { Ok(()) } else { Err(format!("{format:?} is none of csv, json").into()) }
+        if request.csv || request.json { Ok(()) } else { Err(InvalidValue::not_one_of(format, &["csv", "json"])) }
     },
 };
 const OUT: Flag<Request> = Flag {
     name: "out",
     value: Some("FILE"),
-    doc: "Where to [default: standard output]",
+    doc: "Output file [default: standard output]",
     set: |request, file| {
         if file.is_empty() {
             return Err("a file has a name".to_owned().into());
@@ -54,7 +54,7 @@ const OUT: Flag<Request> = Flag {
 const FORCE: Flag<Request> = Flag {
     name: "force",
     value: None,
-    doc: "Replace the file of --out if it exists",
+    doc: "Overwrite the output file",
     set: |request, _| {
         request.force = true;
         Ok(())
@@ -62,8 +62,8 @@ const FORCE: Flag<Request> = Flag {
 };
 const GPU: Flag<Request> = Flag {
     name: "gpu",
-    value: Some("CARD"),
-    doc: "A card's telemetry: its number, from 0 in the order that history\nmet them, or a beginning of its UUID",
+    value: Some("GPU"),
+    doc: "Export a GPU's telemetry: its index in the history, from 0, or a\nprefix of its UUID",
     set: |request, gpu| {
         request.gpu = Some(gpu.to_owned());
         Ok(())
@@ -72,13 +72,13 @@ const GPU: Flag<Request> = Flag {
 const READINGS: Flag<Request> = Flag {
     name: "readings",
     value: Some("fast|slow|host"),
-    doc: "Which telemetry: a card's of ten times a second; its fan, PCIe,\nenergy and ECC, once a second; the machine's [default: fast]",
+    doc: "fast: a GPU's readings at 10 Hz; slow: its fan, PCIe, energy\nand ECC at 1 Hz; host: the machine's [default: fast]",
     set: |request, readings| {
         let group = match readings {
             "fast" => Group::Fast,
             "slow" => Group::Slow,
             "host" => Group::Host,
-            _ => return Err(format!("{readings:?} is none of fast, slow, host").into()),
+            _ => return Err(InvalidValue::not_one_of(readings, &["fast", "slow", "host"])),
         };
         request.group = Some(group);
         Ok(())
@@ -87,7 +87,7 @@ const READINGS: Flag<Request> = Flag {
 const FROM: Flag<Request> = Flag {
     name: "from",
     value: Some("TIME"),
-    doc: "Telemetry from then on [default: as long as it is kept]",
+    doc: "Start of the telemetry [default: oldest stored]",
     set: |request, time| {
         request.from_ms = Some(self::time(time)?);
         Ok(())
@@ -96,7 +96,7 @@ const FROM: Flag<Request> = Flag {
 const TO: Flag<Request> = Flag {
     name: "to",
     value: Some("TIME"),
-    doc: "Telemetry up to then [default: now]",
+    doc: "End of the telemetry [default: now]",
     set: |request, time| {
         request.to_ms = Some(self::time(time)?);
         Ok(())
@@ -110,23 +110,24 @@ pub const COMMAND: Command = Command {
     name: "runs export",
     summary: "Write a run's losses, or a GPU's telemetry, as CSV or JSON",
     about: "\
-Writes every iteration and evaluation that a run printed, up to 10,000,000 lines, or the
-telemetry of a GPU or of the machine as it is stored: full rate for the newest hour, 10 s
-for two days, minutes beyond.",
+Exports every iteration and evaluation that a run printed, up to 10,000,000 lines; or the
+stored telemetry of a GPU or of the machine: full rate for the last hour, 10 s for two
+days, minutes for older.",
     usage: &[
         "headroom runs export ID [--format csv|json] [--out FILE] [--force]",
-        "headroom runs export --gpu CARD [--readings fast|slow] [--from TIME] [--to TIME] [OPTIONS]",
+        "headroom runs export --gpu GPU [--readings fast|slow] [--from TIME] [--to TIME] [OPTIONS]",
         "headroom runs export --readings host [--from TIME] [--to TIME] [OPTIONS]",
     ],
     arguments: super::ID,
     options: || shown(FLAGS),
-    words: Words::Name,
+    words: Words::Run,
     notes: "\
-A reading that the GPU did not give is empty, or null.
+A missing reading is empty in CSV and null in JSON.
 
-A run's CSV, here and from the server: printed_at_unix_ms is the time of day when a line was
-printed, iteration_time_ms how long the iteration took. A row of the kind left_out stands for
-lines_left_out lines or more that were printed there and not kept.
+CSV of a run, here and from the server: printed_at_unix_ms is the time of the line, and
+iteration_time_ms the duration of the iteration. A row of kind left_out replaces
+lines_left_out or more lines that were not stored. A loss that is not finite is NaN, inf or
+-inf in CSV, as in pandas, and null in JSON.
 
 A TIME is 2026-11-22, \"2026-11-22 14:30\", the same with a Z in UTC, or a duration ago:
 90m, 24h, 30d.",
@@ -136,32 +137,33 @@ A TIME is 2026-11-22, \"2026-11-22 14:30\", the same with a Z in UTC, or a durat
     ..Command::EMPTY
 };
 
-/// A time on the command line, in milliseconds since 1970.
+/// Parses a time argument to Unix milliseconds.
 ///
 /// # Errors
-/// It is none.
-pub fn time(text: &str) -> Result<u64, Refusal> {
+/// The text is not a time.
+pub fn time(text: &str) -> Result<u64, InvalidValue> {
     let time_ms = calendar::parse(text, now_ms());
     time_ms.ok_or_else(|| format!("{text:?} is no time; write it as \"2026-11-22 14:30\" or 24h").into())
 }
 
-/// What is written of a run as JSON.
+/// JSON output of a run.
 #[derive(Serialize)]
 struct OfRun<'a> {
     schema: u32,
     run: &'a Run,
-    iterations: Lines<'a, At<Iteration>>,
-    evaluations: Lines<'a, At<Evaluation>>,
-    /// Lines that were printed and not kept: at least so many.
+    iterations: Lines<'a, ExportedAt<Iteration>>,
+    evaluations: Lines<'a, ExportedAt<Evaluation>>,
+    /// Minimum number of lines that were printed but not recorded.
     lines_left_out: u64,
 }
 
-/// Lines of one kind as a JSON array, which is read while it is written: a run of millions of lines takes no memory.
+/// Lines of one kind, serialized as a JSON array. Reads them page by page, so that memory stays bounded for millions of
+/// lines.
 struct Lines<'a, T> {
     archive: &'a Archive,
     run: &'a str,
-    pick: fn(Printed) -> Option<T>,
-    /// Why they could not be read to the end.
+    pick: fn(PrintedLine) -> Option<T>,
+    /// Error that ended the reading early.
     failed: &'a RefCell<Option<store::Error>>,
 }
 
@@ -180,7 +182,7 @@ impl<T: Serialize> Serialize for Lines<'_, T> {
     }
 }
 
-/// The pages of a run's lines, up to one that cannot be read.
+/// Pages of a run's lines, up to the first read error.
 struct Pages<'a> {
     archive: &'a Archive,
     run: &'a str,
@@ -198,36 +200,36 @@ impl Iterator for Pages<'_> {
 }
 
 #[derive(Debug, Serialize)]
-struct At<T> {
-    /// When it was printed.
+struct ExportedAt<T> {
+    /// Time of printing in Unix milliseconds.
     at_ms: u64,
     #[serde(flatten)]
     what: T,
 }
 
-/// What is written of a card, or of the machine, as JSON.
+/// JSON output of the telemetry of a GPU or the machine.
 #[derive(Debug, Serialize)]
-struct OfCard {
+struct OfGpu {
     schema: u32,
     #[serde(flatten)]
-    card: Option<Named>,
+    gpu: Option<NamedGpu>,
     metrics: &'static [Metric],
-    /// Oldest first, each in rows of its own width.
+    /// Histories, oldest first, each with its own row interval.
     parts: Vec<History>,
 }
 
 #[derive(Debug, Serialize)]
-struct Named {
+struct NamedGpu {
     gpu: String,
     name: String,
 }
 
-/// Writes what is asked for.
+/// Writes the requested data.
 ///
 /// # Errors
-/// There is no such run or card, or it cannot be read or written.
+/// The run or GPU does not exist, or data cannot be read or written.
 fn run(request: &Request) -> Result<Exit, cli::Error> {
-    let of_card =
+    let of_gpu =
         request.gpu.is_some() || request.group.is_some() || request.from_ms.is_some() || request.to_ms.is_some();
     if let (Some(from_ms), Some(to_ms)) = (request.from_ms, request.to_ms)
         && from_ms >= to_ms
@@ -239,12 +241,12 @@ fn run(request: &Request) -> Result<Exit, cli::Error> {
         let words = "--readings host are the machine's, and take no --gpu";
         return Err(UsageError::Words(words.to_owned()).into());
     }
-    match (&request.word, of_card) {
+    match (&request.word, of_gpu) {
         (Some(_), true) => {
-            return Err(UsageError::Words("runs export takes a run or a card's telemetry, not both".to_owned()).into());
+            return Err(UsageError::Words("runs export takes a run or a GPU's telemetry, not both".to_owned()).into());
         }
         (None, false) => {
-            return Err(UsageError::Missing { command: "runs export", what: "ID, or --gpu CARD" }.into());
+            return Err(UsageError::Missing { command: "runs export", what: "ID, or --gpu GPU" }.into());
         }
         (Some(_), false) | (None, true) => {}
     }
@@ -257,7 +259,7 @@ fn run(request: &Request) -> Result<Exit, cli::Error> {
     if request.word.is_some() {
         of_run(request)?;
     } else {
-        put(request, &of_a_card(request)?)?;
+        put(request, &of_a_gpu(request)?)?;
     }
     if let Some(file) = &request.out {
         print::data(&format!("{}\n", file.display()))?;
@@ -265,12 +267,12 @@ fn run(request: &Request) -> Result<Exit, cli::Error> {
     Ok(Exit::Success)
 }
 
-/// Writes a text to where the request says.
+/// Writes a text to the requested output.
 fn put(request: &Request, text: &str) -> Result<(), cli::Error> {
     put_with(request, |out| out.write_all(text.as_bytes()))
 }
 
-/// The same, piece by piece.
+/// Writes to the requested output by a closure.
 fn put_with(request: &Request, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), cli::Error> {
     match &request.out {
         None => Ok(print::data_with(write)?),
@@ -295,7 +297,7 @@ fn of_run(request: &Request) -> Result<(), cli::Error> {
         true => as_json(&archive, &run, &failed, out),
         false => as_csv(&archive, &run, &failed, out),
     });
-    // What history says comes before what its reader made of it.
+    // An error of the history takes precedence over the serialization error that it caused.
     match failed.into_inner() {
         Some(error) => Err(Error::History(error).into()),
         None => written,
@@ -334,12 +336,12 @@ fn as_json(
             }
         }
     }
-    let iteration = |Printed { at_ms, figures }| match figures {
-        Figures::Iteration(what) => Some(At { at_ms, what }),
+    let iteration = |PrintedLine { at_ms, figures }| match figures {
+        Figures::Iteration(what) => Some(ExportedAt { at_ms, what }),
         Figures::Evaluation(_) | Figures::LeftOut(_) => None,
     };
-    let evaluation = |Printed { at_ms, figures }| match figures {
-        Figures::Evaluation(what) => Some(At { at_ms, what }),
+    let evaluation = |PrintedLine { at_ms, figures }| match figures {
+        Figures::Evaluation(what) => Some(ExportedAt { at_ms, what }),
         Figures::Iteration(_) | Figures::LeftOut(_) => None,
     };
     let document = OfRun {
@@ -353,20 +355,20 @@ fn as_json(
     out.write_all(b"\n")
 }
 
-fn of_a_card(request: &Request) -> Result<String, Error> {
+fn of_a_gpu(request: &Request) -> Result<String, Error> {
     let archive = request.archive()?;
     let group = request.group.unwrap_or_default();
-    let card = match group {
-        Group::Fast | Group::Slow => Some(card(&archive, request.gpu.as_deref())?),
+    let gpu = match group {
+        Group::Fast | Group::Slow => Some(gpu(&archive, request.gpu.as_deref())?),
         Group::Host => None,
     };
     let to_ms = request.to_ms.unwrap_or_else(|| now_ms() + 1);
-    let subject = Subject { group, gpu: card.as_ref().map_or("", |card| &card.uuid) };
+    let subject = Subject { group, gpu: gpu.as_ref().map_or("", |gpu| &gpu.uuid) };
     let parts = archive.kept(subject, request.from_ms.unwrap_or(0), to_ms)?;
     let metrics = group.metrics();
     if request.json {
-        let card = card.map(|Card { uuid: gpu, name }| Named { gpu, name });
-        return json(&OfCard { schema: SCHEMA, card, metrics, parts });
+        let gpu = gpu.map(|ArchivedGpu { uuid: gpu, name }| NamedGpu { gpu, name });
+        return json(&OfGpu { schema: SCHEMA, gpu, metrics, parts });
     }
     let mut csv = "time_ms,step_ms".to_owned();
     for metric in metrics {
@@ -388,19 +390,19 @@ fn of_a_card(request: &Request) -> Result<String, Error> {
     Ok(csv)
 }
 
-/// The card that is meant; the only one there is, where none is named.
-fn card(archive: &Archive, given: Option<&str>) -> Result<Card, Error> {
-    let cards = archive.cards()?;
+/// The named GPU, or the only one if none is named.
+fn gpu(archive: &Archive, given: Option<&str>) -> Result<ArchivedGpu, Error> {
+    let gpus = archive.gpus()?;
     let given_or_first = given.unwrap_or_default();
-    let by_number = || given_or_first.parse::<usize>().ok().and_then(|number| cards.get(number));
+    let by_number = || given_or_first.parse::<usize>().ok().and_then(|number| gpus.get(number));
     let by_uuid = || {
-        let mut all = cards.iter().filter(|card| card.uuid.starts_with(given_or_first));
+        let mut all = gpus.iter().filter(|gpu| gpu.uuid.starts_with(given_or_first));
         all.next().filter(|_| all.next().is_none())
     };
     by_number().or_else(by_uuid).cloned().ok_or_else(|| {
         let known: Vec<String> =
-            cards.iter().enumerate().map(|(number, card)| format!("{number}: {} ({})", card.name, card.uuid)).collect();
+            gpus.iter().enumerate().map(|(number, gpu)| format!("{number}: {} ({})", gpu.name, gpu.uuid)).collect();
         let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-        Error::NoCard { given: given_or_first.to_owned(), known }
+        Error::NoGpu { given: given_or_first.to_owned(), known }
     })
 }

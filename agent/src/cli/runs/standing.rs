@@ -1,39 +1,45 @@
-//! A run's status as `runs list --status` names it.
+//! Run status as in `runs list --status`.
 
-use headroom_shared::protocol::run::{Cause, RunStatus};
+use headroom_protocol::run::{Cause, RunStatus};
 
-/// A status, without its figures.
+/// A status without details.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
-    /// The agent has not started it yet.
+pub enum StatusWord {
+    /// The run is in the agent's queue.
     Queued,
-    /// It runs.
+    /// The run is active.
     Running,
-    /// It runs, without progress.
+    /// The run is active without progress.
     Stalled,
-    /// It ended with status 0.
+    /// The run ended with status 0.
     Done,
-    /// It was stopped, or taken out of the queue.
+    /// The run was stopped, or removed from the queue.
     Stopped,
-    /// It ended with an error or by a signal.
+    /// The run ended with an error or by a signal.
     Failed,
-    /// Its watcher died first.
+    /// The watcher died before the run's end was recorded.
     Lost,
 }
 
-impl Standing {
-    /// The words on the command line, in the order of `ALL`.
+impl StatusWord {
+    /// Names on the command line, in the order of `ALL`.
     pub const NAMES: [&'static str; 7] = ["queued", "running", "stalled", "done", "stopped", "failed", "lost"];
     const ALL: [Self; 7] =
         [Self::Queued, Self::Running, Self::Stalled, Self::Done, Self::Stopped, Self::Failed, Self::Lost];
 
-    /// The status of that name.
+    /// Parses a name.
     pub fn named(name: &str) -> Option<Self> {
         let at = Self::NAMES.iter().position(|known| *known == name)?;
         Self::ALL.get(at).copied()
     }
 
-    /// The status of a run.
+    /// Name on the command line.
+    pub fn name(self) -> &'static str {
+        let at = Self::ALL.iter().position(|known| *known == self);
+        at.map_or("", |at| Self::NAMES[at])
+    }
+
+    /// Converts the status of a run.
     pub const fn of(status: RunStatus) -> Self {
         match status {
             RunStatus::Queued => Self::Queued,

@@ -1,31 +1,27 @@
-//! Runs as people read them: a line each, or one on a page.
+//! Runs as text: a table with one line per run, or a sheet for one run.
 
-use headroom_shared::{
-    protocol::{
-        alert::Settings,
-        run::{Cause, Order, Run, RunStatus},
-    },
-    units::human_size,
+use headroom_protocol::{
+    alert::Settings,
+    run::{Cause, Run, RunRequest, RunStatus},
 };
+use headroom_text::units::human_size;
 
-use crate::{
-    cli::style::{Ink, Style},
-    store::calendar,
-};
+use crate::cli::style::{Ink, Style};
+use headroom_agent_core::store::calendar;
 
-/// Digits of a number that are shown; the whole is on a run's own page.
+/// Displayed digits of a run's ID; the sheet has all of them.
 const ID_DIGITS: usize = 8;
-/// A name's place where there is no terminal to fit, and at least.
+/// Width of the name column; the maximum applies without a terminal.
 const NAME_COLUMNS: std::ops::RangeInclusive<usize> = 12..=40;
 const JOULES_PER_KWH: f64 = 3_600_000.0;
 
-/// A run is on its card so soon after its beginning: what loads in between is Python, data and the CUDA context.
+/// Usual delay between a run's start and its first use of the GPU: Python, data and the CUDA context load meanwhile.
 const LATE_MS: u64 = 60_000;
 
-/// What is not known.
+/// Placeholder for an unknown value.
 const NONE: &str = "-";
 
-/// A line a run, under a heading.
+/// Formats a table with one line per run, under a heading.
 pub fn table(runs: &[Run], now_ms: u64, style: &Style) -> String {
     let cells: Vec<[String; 9]> = runs.iter().map(|run| line(run, now_ms)).collect();
     let heading = ["id", "name", "status", "begun", "took", "iter", "loss", "memory", "energy"].map(str::to_owned);
@@ -42,7 +38,7 @@ pub fn table(runs: &[Run], now_ms: u64, style: &Style) -> String {
         let mut line = String::new();
         for (idx, (cell, width)) in row.iter().zip(widths).enumerate() {
             let cell = style.shortened(cell, width);
-            // Words begin, and figures end, at one column.
+            // Text is left-aligned and figures are right-aligned.
             let padded = if idx < 4 { format!("{cell:width$}") } else { format!("{cell:>width$}") };
             line.push_str(&padded);
             line.push_str("  ");
@@ -72,7 +68,7 @@ fn line(run: &Run, now_ms: u64) -> [String; 9] {
     ]
 }
 
-/// Everything that is known of a run, a fact a line.
+/// Formats all facts of a run, one per line.
 pub fn sheet(run: &Run, settings: &Settings, now_ms: u64, style: &Style) -> String {
     let mut facts: Vec<(&str, String)> = vec![
         ("id", run.id.clone()),
@@ -87,7 +83,7 @@ pub fn sheet(run: &Run, settings: &Settings, now_ms: u64, style: &Style) -> Stri
         run.checkpoint.map(|saved| format!("after {} iterations, {}", saved.iter, human_size(saved.bytes))),
     );
     fact("command", (!run.command.is_empty()).then(|| printable(&run.command.join(" "))));
-    fact("cards", (!run.gpus.is_empty()).then(|| printable(&run.gpus.join(", "))));
+    fact("GPUs", (!run.gpus.is_empty()).then(|| printable(&run.gpus.join(", "))));
     fact("parameters", run.parameters_millions.map(|millions| format!("{millions:.2} M")));
     fact("iteration", run.last.map(|_| iter(run)));
     if let Some(last) = run.last {
@@ -103,13 +99,13 @@ pub fn sheet(run: &Run, settings: &Settings, now_ms: u64, style: &Style) -> Stri
     }
     fact(
         "memory",
-        run.gpu_memory_peak_bytes.map(|bytes| format!("{} at most on one card{}", human_size(bytes), late(run))),
+        run.gpu_memory_peak_bytes.map(|bytes| format!("at most {} on one GPU{}", human_size(bytes), late(run))),
     );
     let verdict = |fits| if fits { "fits" } else { "does not fit" };
     fact(
         "planned",
         run.plan.as_ref().map(|plan| {
-            format!("{} at most on {}: {}", human_size(plan.peak_bytes), printable(&plan.card), verdict(plan.fits))
+            format!("{} at most on {}: {}", human_size(plan.peak_bytes), printable(&plan.gpu), verdict(plan.fits))
         }),
     );
     fact("energy", run.energy_joules.map(|joules| format!("{} ({joules:.0} J)", kwh(joules))));
@@ -120,10 +116,18 @@ pub fn sheet(run: &Run, settings: &Settings, now_ms: u64, style: &Style) -> Stri
     for (name, value) in facts {
         text.push_str(&format!("{name:width$}  {value}\n"));
     }
-    let notes = (!run.config_notes.is_empty()).then(|| run.config_notes.join("\n"));
+    let notes: Vec<&str> = run.config_notes.iter().map(|note| note.en.as_str()).collect();
+    let notes = (!notes.is_empty()).then(|| notes.join("\n"));
+    let explanation = run.explanation.as_ref().map(|message| message.en.clone());
+    let diagnosis = run.diagnosis.as_ref().map(|diagnosis| {
+        let fix = diagnosis.change.iter().chain(&diagnosis.command);
+        fix.fold(diagnosis.sentence.clone(), |text, line| text + "\n" + line)
+    });
+    let has_fix = run.diagnosis.as_ref().is_some_and(|diagnosis| diagnosis.change.is_some());
     let blocks = [
         ("out of memory", &run.oom),
-        ("why it ended", &run.explanation),
+        (if has_fix { "diagnosis and best fix" } else { "diagnosis" }, &diagnosis),
+        ("why it ended", &explanation),
         ("config, as it was read", &notes),
         ("config", &run.config),
     ];
@@ -139,15 +143,14 @@ pub fn sheet(run: &Run, settings: &Settings, now_ms: u64, style: &Style) -> Stri
     text
 }
 
-/// Since when its memory is known, where that is long after its beginning: a program finds its card late, or the driver came
-/// late.
+/// Start of the memory readings, if long after the run's start: the run used its GPU late, or telemetry started late.
 fn late(run: &Run) -> String {
     let since_ms = run.gpu_since_ms.filter(|since_ms| since_ms.saturating_sub(run.started_ms) > LATE_MS);
     since_ms.and_then(calendar::local).map_or_else(String::new, |since| format!(", seen there since {since}"))
 }
 
-/// What the agent started it with.
-fn order(order: &Order) -> String {
+/// Describes the order of a run that the agent started.
+fn order(order: &RunRequest) -> String {
     let of = |name: &Option<String>| name.as_deref().map_or_else(|| NONE.to_owned(), printable);
     format!("of the agent: {} on {}, data {}", printable(&order.config), of(&order.device), of(&order.dataset))
 }
@@ -156,7 +159,7 @@ fn status(run: &Run) -> String {
     match run.status.cause() {
         Some(Cause::OutOfGpuMemory) => return "ran out of GPU memory".to_owned(),
         Some(Cause::OutOfHostMemory) => return "killed, host memory".to_owned(),
-        Some(Cause::CardError) => return "failed, GPU error".to_owned(),
+        Some(Cause::GpuError) => return "failed, GPU error".to_owned(),
         Some(Cause::Diverged) => return "diverged".to_owned(),
         Some(Cause::Stopped) => return "stopped".to_owned(),
         Some(Cause::Unqueued) => return "stopped (never started)".to_owned(),
@@ -182,7 +185,7 @@ fn iter(run: &Run) -> String {
 }
 
 fn took(run: &Run, now_ms: u64) -> String {
-    // What waits takes no time yet.
+    // A queued run has no duration yet.
     let Some(took_ms) = run.took_ms(now_ms) else { return NONE.to_owned() };
     let seconds = took_ms / 1000;
     let (days, hours, minutes) = (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60);
@@ -199,7 +202,7 @@ fn kwh(joules: f64) -> String {
     if kwh < 0.1 { format!("{:.1} Wh", 1000.0 * kwh) } else { format!("{kwh:.2} kWh") }
 }
 
-/// Without what a terminal would obey, or write backwards: names and messages are other programs' texts.
+/// Replaces control and bidirectional characters, as names and messages come from other programs.
 pub fn printable(text: &str) -> String {
     let is_obeyed = |char: char| char.is_control() || matches!(char, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     text.chars().map(|char| if is_obeyed(char) { '\u{FFFD}' } else { char }).collect()
@@ -207,7 +210,7 @@ pub fn printable(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use headroom_shared::protocol::run::Earlier;
+    use headroom_protocol::run::{Diagnosis, EarlierParts};
 
     use super::*;
 
@@ -218,8 +221,32 @@ mod tests {
             let style = Style { colour: false, unicode: true, columns: Some(80) };
             sheet(&run, &Settings::default(), 0, &style)
         };
-        assert!(of(None).contains("at most on one card\n") && of(Some(LATE_MS)).contains("at most on one card\n"));
-        assert!(of(Some(LATE_MS + 1)).contains("at most on one card, seen there since 1970-01-0"));
+        assert!(of(None).contains("on one GPU\n") && of(Some(LATE_MS)).contains("on one GPU\n"));
+        assert!(of(Some(LATE_MS + 1)).contains("on one GPU, seen there since 1970-01-0"));
+    }
+
+    #[test]
+    fn sheet_of_a_run_out_of_memory_has_its_diagnosis_and_fix() {
+        let diagnosis = Diagnosis {
+            sentence: "The logits need 6.14 GiB.".to_owned(),
+            change: Some("batch_size 12 fits.".to_owned()),
+            command: Some("python train.py --batch_size=12".to_owned()),
+            others: vec![],
+        };
+        let without_fix = Diagnosis { change: None, command: None, ..diagnosis.clone() };
+        let style = Style { colour: false, unicode: true, columns: Some(80) };
+        for (diagnosis, block) in [
+            (
+                diagnosis,
+                "\ndiagnosis and best fix\nThe logits need 6.14 GiB.\nbatch_size 12 fits.\n\
+                 python train.py --batch_size=12\n",
+            ),
+            (without_fix, "\ndiagnosis\nThe logits need 6.14 GiB.\n"),
+        ] {
+            let run = Run { oom: Some("CUDA out of memory.".to_owned()), diagnosis: Some(diagnosis), ..run() };
+            let text = sheet(&run, &Settings::default(), 0, &style);
+            assert!(text.contains(block), "{text}");
+        }
     }
 
     fn run() -> Run {
@@ -241,10 +268,10 @@ mod tests {
             assert_eq!(took(&Run { ended_ms: Some(ms), ..run() }, 5), text);
         }
         assert_eq!(took(&run(), 61_000), "1 min 01 s");
-        let earlier = Some(Earlier { took_ms: 50_000, energy_joules: None, since_ms: 90_000 });
+        let earlier = Some(EarlierParts { took_ms: 50_000, energy_joules: None, since_ms: 90_000 });
         assert_eq!(took(&Run { earlier, ..run() }, 101_000), "1 min 01 s", "the pause is no part of it");
         assert_eq!(took(&Run { status: RunStatus::Queued, ..run() }, 61_000), NONE);
-        assert_eq!(took(&Run { started_ms: 9, ..run() }, 0), "0 s", "by a clock that was put back");
+        assert_eq!(took(&Run { started_ms: 9, ..run() }, 0), "0 s", "the clock was set back");
     }
 
     #[test]

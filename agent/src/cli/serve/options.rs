@@ -1,24 +1,23 @@
-//! What `headroom serve` takes.
+//! Options of `headroom serve`.
 
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
-    path::{Path, PathBuf},
+    path::PathBuf,
 };
 
-use headroom_shared::units::{human_size, parse_size};
+use headroom_text::units::{human_size, parse_size};
 
-use crate::{
-    cli::args::{Flag, InDataFolder, UsageError},
-    server::host::{Name, is_origin},
-    store::{BYTES_MIN, DAYS_MAX, Keep},
-};
+use super::log::{Levels, LogFormat};
+use crate::cli::args::{Flag, InDataFolder, UsageError};
+use headroom_agent_core::store::{BYTES_MIN, DAYS_MAX, RetentionLimits};
+use headroom_server::host::{Name, is_origin};
 
-/// Only this machine can connect, on a port that is easy to remember.
+/// Default address: local connections only, on a memorable port.
 const DEFAULT_LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8420);
-/// Characters of the rig's name.
+/// Limit of the rig's name in characters.
 const NAME_CHARS_MAX: usize = 64;
 
-/// What the words say.
+/// Parsed arguments.
 #[derive(Debug)]
 pub struct Request {
     pub listen: SocketAddr,
@@ -26,15 +25,19 @@ pub struct Request {
     pub name: Option<String>,
     pub hosts: Vec<Name>,
     pub origins: Vec<String>,
-    /// How much history may take.
-    pub keep: Keep,
-    /// Where alerts are posted.
+    /// Limits of the history.
+    pub keep: RetentionLimits,
+    /// Levels of the log, unless the environment sets them.
+    pub levels: Option<Levels>,
+    /// Format of the log.
+    pub log_format: LogFormat,
+    /// URL to which alerts are posted.
     pub webhook: Option<String>,
-    /// The folder whose configs and data sets may be trained.
+    /// Training directory, whose configs and data sets are allowed.
     pub train: Option<PathBuf>,
     certificate: Option<PathBuf>,
     key: Option<PathBuf>,
-    /// Certificate and key, where both are given.
+    /// Certificate and key, if both are given.
     pub tls: Option<(PathBuf, PathBuf)>,
 }
 
@@ -46,7 +49,9 @@ impl Default for Request {
             name: None,
             hosts: vec![],
             origins: vec![],
-            keep: Keep::default(),
+            keep: RetentionLimits::default(),
+            levels: None,
+            log_format: LogFormat::default(),
             webhook: None,
             train: None,
             certificate: None,
@@ -63,10 +68,10 @@ impl InDataFolder for Request {
 }
 
 impl Request {
-    /// Holds the options against each other.
+    /// Checks combinations of options.
     ///
     /// # Errors
-    /// One is there without the other that it needs.
+    /// An option lacks another one that it requires.
     pub fn check(&mut self) -> Result<(), UsageError> {
         self.tls = match (self.certificate.take(), self.key.take()) {
             (Some(certificate), Some(key)) => Some((certificate, key)),
@@ -82,12 +87,12 @@ impl Request {
     }
 }
 
-/// All of them.
+/// Option table.
 pub const FLAGS: &[Flag<Request>] = &[
     Flag {
         name: "listen",
         value: Some("ADDRESS:PORT"),
-        doc: "Where to listen; port 0 takes any free one\n[default: 127.0.0.1:8420, this machine only]",
+        doc: "Address to listen on; port 0 selects a free port\n[default: 127.0.0.1:8420, this machine only]",
         set: |request, text| {
             request.listen = address(text)?;
             Ok(())
@@ -97,7 +102,7 @@ pub const FLAGS: &[Flag<Request>] = &[
     Flag {
         name: "name",
         value: Some("NAME"),
-        doc: "What the page calls this machine\n[default: its host name]",
+        doc: "Name of this machine in the page [default: its host name]",
         set: |request, text| {
             let n_chars = text.chars().count();
             if !(1..=NAME_CHARS_MAX).contains(&n_chars) || text.chars().any(char::is_control) {
@@ -110,7 +115,7 @@ pub const FLAGS: &[Flag<Request>] = &[
     Flag {
         name: "host",
         value: Some("NAME[:PORT]"),
-        doc: "A further name that this server goes by, of a proxy or of this machine;\nmay be given more than once",
+        doc: "Additional host name of this server, for example of a proxy; repeatable",
         set: |request, text| {
             let name = Name::read(text).ok_or_else(|| format!("{text:?} is no host's name"))?;
             request.hosts.push(name);
@@ -120,10 +125,10 @@ pub const FLAGS: &[Flag<Request>] = &[
     Flag {
         name: "allow-origin",
         value: Some("ORIGIN"),
-        doc: "A foreign page that may speak to this server, with a token of its own, as in\nhttps://page.example; may be given more than once",
+        doc: "Allow requests from this web origin with a token, such as\nhttps://page.example; repeatable",
         set: |request, text| {
             if !is_origin(text) {
-                return Err(format!("{text:?} is no origin; write it as https://page.example, without a path").into());
+                return Err(format!("{text:?} is not an origin such as https://page.example, which has no path").into());
             }
             request.origins.push(text.to_owned());
             Ok(())
@@ -132,11 +137,11 @@ pub const FLAGS: &[Flag<Request>] = &[
     Flag {
         name: "keep-days",
         value: Some("N"),
-        doc: "Days of recording for which telemetry is kept, minute by minute\n[default: 30]; runs stay until they are deleted",
+        doc: "Days of telemetry to keep, in minutes [default: 30]. Runs are\nkept until deleted",
         set: |request, text| {
             request.keep.days = match text.parse() {
                 Ok(days @ 1..=DAYS_MAX) => days,
-                _ => return Err(format!("{text:?} is no number of days, 1 to {DAYS_MAX}").into()),
+                _ => return Err(format!("{text:?} is not a number of days from 1 to {DAYS_MAX}").into()),
             };
             Ok(())
         },
@@ -144,11 +149,13 @@ pub const FLAGS: &[Flag<Request>] = &[
     Flag {
         name: "keep-size",
         value: Some("SIZE"),
-        doc: "What history may take of the disk; the oldest telemetry goes first\n[default: 1GiB]",
+        doc: "Maximum size of the history; the oldest telemetry is deleted first\n[default: 1GiB]",
         set: |request, text| {
             let bytes = parse_size(text).map_err(|error| error.to_string())?;
             if bytes < BYTES_MIN {
-                return Err(format!("{} is the least that an hour at full rate fits in", human_size(BYTES_MIN)).into());
+                return Err(
+                    format!("the minimum is {}, the size of an hour at full rate", human_size(BYTES_MIN)).into()
+                );
             }
             request.keep.bytes_max = bytes;
             Ok(())
@@ -157,13 +164,11 @@ pub const FLAGS: &[Flag<Request>] = &[
     Flag {
         name: "train",
         value: Some("FOLDER"),
-        doc: "Lets a device of the scope control start trainings of what is in FOLDER, in\nnanoGPT's layout: config/*.py and data/*/, and the built-in stories",
+        doc: "Allow clients with the scope control to train the configs (config/*.py) and\ndata sets (data/*/) of this folder, and the built-in stories",
         set: |request, folder| {
             if folder.is_empty() {
                 return Err("a folder has a name".to_owned().into());
             }
-            crate::foreman::check_folder(Path::new(folder))
-                .map_err(|error| format!("cannot open the folder {folder}: {error}"))?;
             request.train = Some(folder.into());
             Ok(())
         },
@@ -171,16 +176,34 @@ pub const FLAGS: &[Flag<Request>] = &[
     Flag {
         name: "webhook",
         value: Some("URL"),
-        doc: "Where alerts are posted, as JSON with a text; a secret, so rather\n[default: HEADROOM_WEBHOOK]",
+        doc: "Post alerts to this URL, as JSON with a text. Prefer the variable\nfor a secret URL [default: HEADROOM_WEBHOOK]",
         set: |request, text| {
             request.webhook = Some(text.to_owned());
             Ok(())
         },
     },
     Flag {
+        name: "log",
+        value: Some("LEVELS"),
+        doc: "Log levels: off, error, warn, info, debug or trace, also by area, as in\nwarn,http=debug [default: HEADROOM_LOG, else warn]",
+        set: |request, text| {
+            request.levels = Some(Levels::read(text)?);
+            Ok(())
+        },
+    },
+    Flag {
+        name: "log-format",
+        value: Some("FORMAT"),
+        doc: "Format of the log: text, or json with one object per line [default: text]",
+        set: |request, word| {
+            request.log_format = LogFormat::read(word)?;
+            Ok(())
+        },
+    },
+    Flag {
         name: "tls-cert",
         value: Some("FILE"),
-        doc: "Serve by https: the certificate with its chain, as PEM",
+        doc: "Serve HTTPS with this certificate chain (PEM)",
         set: |request, text| {
             request.certificate = Some(text.into());
             Ok(())
@@ -189,7 +212,7 @@ pub const FLAGS: &[Flag<Request>] = &[
     Flag {
         name: "tls-key",
         value: Some("FILE"),
-        doc: "And its private key, as PEM",
+        doc: "Private key of the certificate (PEM)",
         set: |request, text| {
             request.key = Some(text.into());
             Ok(())

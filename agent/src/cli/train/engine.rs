@@ -1,104 +1,99 @@
-//! On what a run is computed: planned when the run is put together, allocated when it starts.
+//! Compute device of a run: planned during preparation, allocated at the start.
 
 use std::{thread, time::Duration};
 
 use headroom_kernels::{
+    cpu_train::{Trainer, gemm_rate},
     cuda::CudaError,
-    fast::{Trainer, gemm_rate},
     training::Training,
 };
-use headroom_shared::{
-    gpt::{
-        GptConfig,
-        buffers::{Buffers, cpu_training},
-    },
-    units::human_size,
+use headroom_planner::gpt::{
+    GptConfig,
+    buffers::{Buffers, cpu_training},
 };
+use headroom_text::units::human_size;
 
 use super::{Error, options::Request};
-use crate::{
-    cli::print,
-    train::{
-        card::{self, Asked, CardError, Chosen, Elsewhere, Place},
-        memory::available_bytes,
-        settings::{Precision, RunSettings},
-    },
+use crate::cli::print;
+use headroom_train::{
+    gpu::{self, GpuError, HypotheticalGpu, SelectedGpu, TrainDevice},
+    gpu_request::GpuRequest,
+    memory::available_bytes,
+    settings::{Precision, RunSettings},
 };
 
-/// How long the threads multiply before a run, so that its operations can be told as a share of that.
+/// Duration of the GEMM benchmark before a run on the CPU. Its rate is the peak for MFU.
 const RATE_TIME: Duration = Duration::from_millis(100);
 
-/// What computes.
+/// Compute device.
 #[derive(Debug)]
 pub enum Engine {
-    /// Threads of the CPU.
+    /// CPU threads.
     Cpu {
-        /// What they take.
+        /// Planned buffers.
         planned: Buffers,
-        /// How many.
+        /// Number of threads.
         threads: usize,
     },
-    /// A card.
-    Card(Box<Chosen>),
-    /// A card that is not here: planned and nothing else.
-    Elsewhere(Box<Elsewhere>),
+    /// A GPU.
+    Gpu(Box<SelectedGpu>),
+    /// A GPU that is not present, for a plan only.
+    Elsewhere(Box<HypotheticalGpu>),
 }
 
-/// A model that can learn.
-pub struct Ready {
-    /// It.
+/// A model that is ready to train.
+pub struct ReadyModel {
+    /// Trainer of the model.
     pub trainer: Box<dyn Training>,
-    /// Operations a second that it could make; none where that is not known.
+    /// Peak rate in FLOP/s. `None` if unknown.
     pub peak_flops: Option<f64>,
 }
 
-fn asked<'a>(gpt: &'a GptConfig, run: &'a RunSettings, request: &Request) -> Asked<'a> {
-    Asked {
+fn asked<'a>(gpt: &'a GptConfig, run: &'a RunSettings, request: &Request) -> GpuRequest<'a> {
+    GpuRequest {
         gpt,
         batch_size: run.batch_size,
         vram_bytes: request.vram_bytes,
         is_float32: run.precision == Some(Precision::Float32),
         recompute: request.recompute,
-        attender: request.attender.unwrap_or_default(),
+        attention_backend: request.attention_backend.unwrap_or_default(),
         out_dir: &run.out_dir,
     }
 }
 
 impl Engine {
-    /// Finds it, and plans the run for it. What a person would not expect is said.
+    /// Selects the device and plans the run for it. Prints notes about surprising choices.
     ///
     /// # Errors
-    /// There is no such card, or a tensor is larger than any machine's memory.
+    /// The requested GPU is unavailable, or a tensor is larger than any machine's memory.
     pub fn of(request: &Request, run: &RunSettings, gpt: &GptConfig) -> Result<Self, Error> {
         let is_elsewhere = request.plan && request.vram_bytes.is_some();
-        let why = match card::place(run.device, &asked(gpt, run, request)) {
-            Ok(Place::Card(chosen)) => {
+        let why = match gpu::place(run.device, &asked(gpt, run, request)) {
+            Ok(TrainDevice::Gpu(chosen)) => {
                 if run.precision == Some(Precision::Float16) {
                     print::note(
-                        "dtype is float16: the card trains in bfloat16, which is as small and overflows less.\n",
+                        "dtype is float16: the GPU trains in bfloat16, which has the same size and overflows less.\n",
                     );
                 }
-                return Ok(Self::Card(chosen));
+                return Ok(Self::Gpu(chosen));
             }
-            Ok(Place::Cpu(why)) => why,
-            // A plan needs no card.
-            Err(error) if is_elsewhere && error.is_without_card() => Some(error.to_string()),
+            Ok(TrainDevice::Cpu(why)) => why,
+            // A plan does not require a GPU.
+            Err(error) if is_elsewhere && error.is_without_gpu() => Some(error.to_string()),
             Err(error) => return Err(error.into()),
         };
         if let (true, Some(vram_bytes), Some(why)) = (request.plan, request.vram_bytes, &why) {
             let size = human_size(vram_bytes);
-            print::note(&format!(
-                "Planned for a card of {size} that nobody else uses, which is not this machine's: {why}.\n"
-            ));
-            return Ok(Self::Elsewhere(Box::new(Elsewhere::of(&asked(gpt, run, request), vram_bytes)?)));
+            print::note(&format!("Planned for an unused GPU with {size}, which is not this machine's: {why}.\n"));
+            return Ok(Self::Elsewhere(Box::new(HypotheticalGpu::of(&asked(gpt, run, request), vram_bytes)?)));
         }
-        let of_cards = [
+        let of_gpus = [
             request.vram_bytes.map(|_| "--vram"),
             request.recompute.map(|_| "--recompute"),
-            request.attender.map(|_| "--attention"),
+            request.attention_backend.map(|_| "--attention"),
         ];
-        for option in of_cards.into_iter().flatten() {
-            print::note(&format!("{option} is of cards: it changes nothing on the CPU.\n"));
+        for option in of_gpus.into_iter().flatten() {
+            print::note(&format!("{option} has no effect on the CPU.\n"));
         }
         if let Some(why) = why {
             print::note(&format!("Trains on the CPU: {why}.\n"));
@@ -107,30 +102,30 @@ impl Engine {
         Ok(Self::Cpu { planned: cpu_training(gpt, run.batch_size, threads as u64)?, threads })
     }
 
-    /// What it takes.
+    /// Planned memory in bytes.
     #[must_use]
     pub fn planned_bytes(&self) -> u64 {
         match self {
             Self::Cpu { planned, .. } => planned.bytes(),
-            Self::Card(chosen) => chosen.plan.bytes,
-            Self::Elsewhere(card) => card.plan.bytes,
+            Self::Gpu(chosen) => chosen.plan.bytes,
+            Self::Elsewhere(gpu) => gpu.plan.bytes,
         }
     }
 
-    /// As nanoGPT's `device` names it.
+    /// Name of the device, as in nanoGPT's `device`.
     #[must_use]
     pub fn device_name(&self) -> String {
         match self {
             Self::Cpu { .. } => "cpu".to_owned(),
-            Self::Card(chosen) => chosen.device_name(),
+            Self::Gpu(chosen) => chosen.device_name(),
             Self::Elsewhere(_) => "cuda".to_owned(),
         }
     }
 
-    /// Refuses what does not fit, before anything is touched.
+    /// Rejects a run that does not fit, before anything is modified.
     ///
     /// # Errors
-    /// [`Error::DoesNotFit`], or [`Error::Card`].
+    /// [`Error::DoesNotFit`], or [`Error::Gpu`].
     pub fn check(&self, gpt: &GptConfig, run: &RunSettings, request: &Request) -> Result<(), Error> {
         match self {
             Self::Cpu { planned, .. } => {
@@ -140,45 +135,45 @@ impl Engine {
                     None => Ok(()),
                 }
             }
-            Self::Card(chosen) => Ok(chosen.check(&asked(gpt, run, request))?),
-            Self::Elsewhere(card) => Ok(card.check(&asked(gpt, run, request))?),
+            Self::Gpu(chosen) => Ok(chosen.check(&asked(gpt, run, request))?),
+            Self::Elsewhere(gpu) => Ok(gpu.check(&asked(gpt, run, request))?),
         }
     }
 
-    /// Why a run ended, with who else is on the card where its memory ran out.
+    /// Adds the other processes on the GPU to an out-of-memory error.
     #[must_use]
     pub fn explained(&self, error: Error) -> Error {
         match self {
-            Self::Card(chosen) if error.is_out_of_memory() => {
+            Self::Gpu(chosen) if error.is_out_of_memory() => {
                 Error::OutOfMemory { error: Box::new(error), holders: chosen.holders() }
             }
             _ => error,
         }
     }
 
-    /// Allocates the run, all of it at once.
+    /// Allocates the memory of the run in one step.
     ///
     /// # Errors
-    /// Its memory was taken by others meanwhile, its threads cannot be started, or the card fails.
-    pub fn ready(&mut self, gpt: &GptConfig, run: &RunSettings, request: &Request) -> Result<Ready, Error> {
+    /// Other processes took the memory meanwhile, the threads cannot be started, or the GPU fails.
+    pub fn ready(&mut self, gpt: &GptConfig, run: &RunSettings, request: &Request) -> Result<ReadyModel, Error> {
         match self {
             Self::Cpu { threads, .. } => {
                 let trainer = Trainer::new(gpt, run.batch_size, *threads)?;
-                let peak_flops = Some(gemm_rate(trainer.team(), RATE_TIME));
-                Ok(Ready { trainer: Box::new(trainer), peak_flops })
+                let peak_flops = Some(gemm_rate(trainer.thread_pool(), RATE_TIME));
+                Ok(ReadyModel { trainer: Box::new(trainer), peak_flops })
             }
-            Self::Elsewhere(_) => Err(CardError::from(CudaError::NoCard).into()),
-            Self::Card(chosen) => {
+            Self::Elsewhere(_) => Err(GpuError::from(CudaError::NoGpu).into()),
+            Self::Gpu(chosen) => {
                 let trainer = chosen.trainer(&asked(gpt, run, request))?;
-                for note in trainer.products().notes().into_iter().chain(trainer.attention().notes()) {
+                for note in trainer.gemm().notes().into_iter().chain(trainer.attention().notes()) {
                     print::note(&format!("{note}\n"));
                 }
                 let peak_flops = chosen.peak_flops();
                 if peak_flops.is_none() {
-                    let name = &chosen.device.card().name;
-                    print::note(&format!("How fast {name} could be is not known: no utilisation (mfu) is told.\n"));
+                    let name = &chosen.device.gpu().name;
+                    print::note(&format!("How fast {name} could be is not known: no utilisation (mfu) is reported.\n"));
                 }
-                Ok(Ready { trainer: Box::new(trainer), peak_flops: peak_flops.map(|peak| peak as f64) })
+                Ok(ReadyModel { trainer: Box::new(trainer), peak_flops: peak_flops.map(|peak| peak as f64) })
             }
         }
     }

@@ -1,122 +1,198 @@
-//! Why nothing is trained, in words for the person who started it.
+//! Errors of `headroom train`, worded for the user.
 
 use std::io;
 
-use headroom_kernels::{fast::TrainerError, training::TrainingError};
-use headroom_shared::{
-    gpt::{GptConfigError, tensors::TensorTooLarge},
-    protocol::gpu::Process,
-    text,
-};
+use headroom_kernels::{cpu_train::TrainerError, cuda::CudaError, training::TrainingError};
+use headroom_planner::gpt::{GptConfigError, tensors::TensorTooLarge};
+use headroom_protocol::gpu::Process;
+use headroom_text::{self as text, Separator, Text};
 use thiserror::Error;
 
-use crate::{
-    cli::plan,
+use crate::cli::plan;
+use headroom_train::{
+    checkpoint::CheckpointError,
     data::{dataset::DatasetError, prepare},
-    train::{
-        card::CardError, checkpoint::CheckpointError, model::ModelError, pretrained::PretrainedError, run::RunError,
-        settings::SettingsError, shortage,
-    },
+    gpu::GpuError,
+    model::ModelError,
+    out_of_memory,
+    pretrained::PretrainedError,
+    run::RunError,
+    settings::SettingsError,
+    status::{End, ProgramEnd},
 };
 
-/// Why nothing is trained.
+/// Why a run cannot start, or ended early.
 #[derive(Debug, Error)]
+#[error("{}", self.text())]
 pub enum Error {
-    /// A config file.
-    #[error(transparent)]
+    /// A config file is invalid.
     Config(#[from] plan::Error),
-    /// A value no run can have.
-    #[error(transparent)]
+    /// A setting is invalid.
     Settings(#[from] SettingsError),
-    /// What a checkpoint makes of the shape.
-    #[error(transparent)]
+    /// The shape of the model is invalid.
     Shape(#[from] GptConfigError),
-    /// The model.
-    #[error(transparent)]
+    /// The model cannot be set up.
     Model(#[from] ModelError),
-    /// The data.
-    #[error(transparent)]
+    /// The data cannot be used.
     Data(#[from] DatasetError),
-    /// The built-in data.
-    #[error(transparent)]
+    /// The built-in data cannot be created.
     Prepare(#[from] prepare::Error),
-    /// A checkpoint.
-    #[error(transparent)]
+    /// A checkpoint cannot be used.
     Checkpoint(#[from] CheckpointError),
-    /// Weights.
-    #[error(transparent)]
+    /// Several runs could be resumed, and the command line names none.
+    SeveralRuns {
+        /// The named data set, if no run here uses it.
+        of_other: Option<String>,
+        /// Commands that resume a run.
+        commands: Vec<String>,
+    },
+    /// The disk is too small for the checkpoints of a planned run.
+    PlannedDisk(CheckpointError),
+    /// Pretrained weights cannot be used.
     Weights(#[from] PretrainedError),
-    /// A model beyond any machine.
-    #[error(transparent)]
+    /// A tensor is larger than any machine's memory.
     Tensor(#[from] TensorTooLarge),
-    /// A model beyond this one.
-    #[error("{}", text::host_too_small(text::size(*planned_bytes), text::size(*available_bytes)))]
+    /// The model does not fit this machine's memory.
     DoesNotFit {
-        /// What it takes.
+        /// Planned memory.
         planned_bytes: u64,
-        /// What there is.
+        /// Available memory.
         available_bytes: u64,
     },
-    /// A card.
-    #[error(transparent)]
-    Card(#[from] CardError),
-    /// The card's memory ran out after the run's own was allocated.
-    #[error("{}", shortage::held(text::card_ran_out(error.to_string()).to_string(), holders))]
+    /// The GPU cannot be used.
+    Gpu(#[from] GpuError),
+    /// The GPU ran out of memory after the run's own allocation.
     OutOfMemory {
-        /// What failed then.
+        /// The operation that failed.
         error: Box<Self>,
-        /// Who else is on the card.
+        /// Other processes on the GPU.
         holders: Vec<Process>,
     },
-    /// The model or its threads.
-    #[error(transparent)]
+    /// The trainer or its threads cannot be started.
     Trainer(#[from] TrainerError),
-    /// What it was to be given.
-    #[error(transparent)]
+    /// The trainer's initial weights or moments cannot be set.
     Training(#[from] TrainingError),
-    /// The interrupt key.
-    #[error("Ctrl-C cannot be listened for: {0}")]
+    /// The signal handler cannot be installed.
     Signal(io::Error),
-    /// The run itself.
-    #[error(transparent)]
+    /// The run failed.
     Run(#[from] RunError),
 }
 
+fn several(of_other: Option<&str>) -> String {
+    match of_other {
+        Some(dataset) => format!("no run here was trained on {dataset}"),
+        None => "the runs here were trained on several data sets".to_owned(),
+    }
+}
+
 impl Error {
-    /// What to try instead.
-    pub fn hint(&self) -> Option<String> {
+    /// Translatable text of the error.
+    #[must_use]
+    pub fn text(&self) -> Text {
         match self {
-            Self::Config(error) => error.hint(),
+            Self::Config(error) => text::as_is(error.to_string()),
+            Self::Settings(error) => error.text(),
+            Self::Shape(error) => error.text(),
+            Self::Model(error) => error.text(),
+            Self::Data(error) => error.text(),
+            Self::Prepare(error) => text::as_is(error.to_string()),
+            Self::Checkpoint(error) => error.text(),
+            Self::SeveralRuns { of_other, .. } => {
+                text::as_is(format!("cannot choose the run to resume: {}", several(of_other.as_deref())))
+            }
+            Self::PlannedDisk(error) => error.text(),
+            Self::Weights(error) => error.text(),
+            Self::Tensor(error) => error.text(),
+            Self::DoesNotFit { planned_bytes, available_bytes } => {
+                text::host_too_small(text::size(*planned_bytes), text::size(*available_bytes))
+            }
+            Self::Gpu(error) => error.text(),
+            Self::OutOfMemory { error, holders } => out_of_memory::held(text::card_ran_out(error.text()), holders),
+            Self::Trainer(error) => text::as_is(error.to_string()),
+            Self::Training(error) => error.text(),
+            Self::Signal(error) => text::as_is(format!("Ctrl-C cannot be listened for: {error}")),
+            Self::Run(error) => error.text(),
+        }
+    }
+
+    /// Suggested remedy.
+    pub fn hint(&self) -> Option<Text> {
+        match self {
+            Self::Config(error) => error.hint().map(text::as_is),
             Self::Settings(error) => error.hint(),
             Self::Model(error) => error.hint(),
             Self::Data(error) => error.hint(),
-            Self::Prepare(error) => error.hint(),
-            Self::Checkpoint(error) => error.hint(),
+            Self::Prepare(error) => error.hint().map(text::as_is),
+            Self::Checkpoint(error) | Self::PlannedDisk(error) => error.hint(),
+            Self::SeveralRuns { commands, .. } => {
+                Some(text::as_is(format!("resume one of them:\n  {}", commands.join("\n  "))))
+            }
             Self::Weights(error) => error.hint(),
-            Self::Card(error) => error.hint(),
+            Self::Gpu(error) => error.hint(),
             Self::Run(error) => error.hint(),
             Self::OutOfMemory { error, holders } => {
-                let end = (!holders.is_empty()).then(|| text::TRY_END_HOLDERS.to_string());
-                let tries: Vec<String> = end.into_iter().chain(error.hint()).collect();
-                (!tries.is_empty()).then(|| tries.join("; "))
+                let end = (!holders.is_empty()).then(|| text::TRY_END_HOLDERS.into());
+                let tries: Vec<Text> = end.into_iter().chain(error.hint()).collect();
+                (!tries.is_empty()).then(|| out_of_memory::joined(tries))
             }
-            Self::DoesNotFit { .. } => Some(format!("{}; {}", text::TRY_SMALLER_BATCH, text::TRY_PLAN)),
+            Self::DoesNotFit { .. } => {
+                Some(out_of_memory::joined([text::TRY_SMALLER_BATCH, text::TRY_PLAN].map(Text::from)))
+            }
             Self::Shape(_) | Self::Tensor(_) | Self::Trainer(_) | Self::Training(_) | Self::Signal(_) => None,
         }
     }
 
-    /// Whether the card had no memory for what is taken besides the plan.
+    /// Whether the GPU ran out of memory for an allocation beyond the plan.
     pub fn is_out_of_memory(&self) -> bool {
         let of = |error: &TrainingError| matches!(error, TrainingError::Cuda(error) if error.is_out_of_memory());
         match self {
-            Self::Card(CardError::Cuda { error, .. }) => error.is_out_of_memory(),
+            Self::Gpu(GpuError::Cuda { error, .. }) => error.is_out_of_memory(),
             Self::Training(error) => of(error),
             Self::Run(RunError::Training { error, .. }) => of(error),
             _ => false,
         }
     }
 
-    /// Whether what was asked for can be meant at all.
+    /// Status entry for the end of a run by this error.
+    pub fn ended(&self) -> ProgramEnd {
+        let paragraphs = [self.text()].into_iter().chain(self.hint().map(text::tries));
+        let reason = text::as_is(text::list(Separator::Paragraph, paragraphs)).into();
+        let (iteration, checkpoint) = self.progress();
+        ProgramEnd { iteration, checkpoint, reason: Some(reason), ..ProgramEnd::new(self.end()) }
+    }
+
+    fn end(&self) -> End {
+        let lacks_memory = match self {
+            Self::OutOfMemory { .. } | Self::Gpu(GpuError::Memory(_)) => true,
+            Self::Gpu(GpuError::Cuda { error, .. })
+                if matches!(**error, CudaError::NoRoomForContext { .. } | CudaError::OutOfDeviceMemory { .. }) =>
+            {
+                true
+            }
+            other => other.is_out_of_memory(),
+        };
+        match self {
+            Self::Run(RunError::Diverged { .. } | RunError::Forgot { .. }) => End::Diverged,
+            _ if lacks_memory => End::OutOfMemory,
+            _ => End::Failed,
+        }
+    }
+
+    /// Iteration at which the run ended, and iteration of its last checkpoint.
+    fn progress(&self) -> (Option<u64>, Option<u64>) {
+        match self {
+            Self::Run(RunError::Checkpoint { iter, .. }) => (Some(*iter), None),
+            Self::Run(
+                RunError::Training { iter, kept, .. }
+                | RunError::Diverged { iter, kept, .. }
+                | RunError::Forgot { iter, kept, .. },
+            ) => (Some(*iter), *kept),
+            Self::OutOfMemory { error, .. } => error.progress(),
+            _ => (None, None),
+        }
+    }
+
+    /// Whether the request itself is invalid.
     pub fn is_usage(&self) -> bool {
         matches!(
             self,
@@ -124,14 +200,14 @@ impl Error {
         )
     }
 
-    /// Whether the system refused a file or a folder, or a named one does not exist.
+    /// Whether the cause is I/O: the system refused a file or directory, or a named one does not exist.
     pub fn is_input_output(&self) -> bool {
         match self {
             Self::Data(error) | Self::Run(RunError::Data(error)) => error.is_input_output(),
             Self::Prepare(error) => error.is_input_output(),
             Self::Checkpoint(error) | Self::Run(RunError::Checkpoint { error, .. }) => error.is_input_output(),
             Self::Weights(error) | Self::Model(ModelError::Weights(error)) => error.is_input_output(),
-            Self::Model(ModelError::NoWeights { .. }) | Self::Signal(_) => true,
+            Self::Model(ModelError::NoWeights { .. }) | Self::SeveralRuns { .. } | Self::Signal(_) => true,
             _ => false,
         }
     }

@@ -1,49 +1,47 @@
-//! The words of `headroom train`: its options as one table, and the rest as nanoGPT's own command line.
+//! Arguments of `headroom train`: an option table, and the rest as nanoGPT's command line.
 
 use std::time::Duration;
 
-use headroom_shared::gpt::buffers::cuda::{Attender, Recompute};
+use headroom_planner::gpt::buffers::cuda::{AttentionBackend, Recompute};
 
-use crate::{
-    cli::{
-        args::{Flag, UsageError, Word, shown, threads},
-        command::{Command, Words},
-        plan::options::{Given, bytes, nanogpt_word},
-    },
-    train::{run::OnSaveError, settings::SEED, stop::EXIT_STATUS},
+use crate::cli::{
+    args::{Flag, InvalidValue, UsageError, Word, shown, threads},
+    command::{Command, Words},
+    plan::options::{NanogptArgument, bytes, nanogpt_word},
 };
+use headroom_train::{run::OnSaveError, settings::SEED, status::STOPPED_EXIT_STATUS};
 
-/// What the words come to.
+/// Parsed arguments.
 #[derive(Debug, Default)]
 pub struct Request {
-    /// Threads that compute; as many as the machine has where none are named.
+    /// Number of compute threads. Default: all of the machine.
     pub threads: Option<usize>,
-    /// The card's memory, where it is to be planned as though there were no more.
+    /// GPU memory to plan for, if less than the GPU has.
     pub vram_bytes: Option<u64>,
-    /// What is computed again, in every block; as little as fits where nothing is said.
+    /// Recomputation level of every block. Default: as little as fits.
     pub recompute: Option<Recompute>,
-    /// Who is to compute attention on a card.
-    pub attender: Option<Attender>,
-    /// The longest time from one checkpoint to the next; none where evaluations alone save.
+    /// Attention backend on a GPU.
+    pub attention_backend: Option<AttentionBackend>,
+    /// Longest time between two checkpoints. `None` if only evaluations save.
     pub save_every: Option<Duration>,
-    /// What to do where a checkpoint cannot be written.
+    /// Reaction to a checkpoint that cannot be written.
     pub on_save_error: OnSaveError,
-    /// Whether a new run may replace the checkpoint in its folder.
+    /// Whether a new run may replace the checkpoint in its directory.
     pub force: bool,
-    /// Whether to print the plan and train nothing.
+    /// Whether to print the plan without training.
     pub plan: bool,
     /// Whether to print JSON.
     pub json: bool,
-    /// nanoGPT's own command line, in its order.
-    pub given: Vec<Given>,
+    /// nanoGPT's command line, in order.
+    pub given: Vec<NanogptArgument>,
 }
 
-/// The table of this command's options, in the order of the help.
+/// Option table, in the order of the help.
 pub const FLAGS: &[Flag<Request>] = &[
     Flag {
         name: "threads",
         value: Some("N"),
-        doc: "Threads that compute [default: one a core]",
+        doc: "Compute threads [default: one per core]",
         set: |request, n| {
             request.threads = Some(threads(n)?);
             Ok(())
@@ -52,7 +50,7 @@ pub const FLAGS: &[Flag<Request>] = &[
     Flag {
         name: "vram",
         value: Some("SIZE"),
-        doc: "Plan as though the card had so much memory, as in\n11.69GiB [default: all that it has]",
+        doc: "Plan for this much GPU memory, such as 11.69GiB\n[default: all of it]",
         set: |request, size| {
             request.vram_bytes = Some(bytes(size, "GiB")?);
             Ok(())
@@ -61,12 +59,12 @@ pub const FLAGS: &[Flag<Request>] = &[
     Flag {
         name: "recompute",
         value: Some("LEVEL"),
-        doc: "On a card, what backward computes again to save memory:\nnone, gelu (and layer norms), attention or block, in all\nblocks; or auto, as little as fits [default: auto]",
+        doc: "Activations that backward recomputes on a GPU: none, gelu\n(and layer norms), attention or block, in all blocks; or\nauto, as few as fit [default: auto]",
         set: |request, word| {
             request.recompute = match (word, Recompute::named(word)) {
                 ("auto", _) => None,
                 (_, Some(level)) => Some(level),
-                _ => return Err(format!("{word:?} is none of auto, none, gelu, attention, block").into()),
+                _ => return Err(InvalidValue::not_one_of(word, &["auto", "none", "gelu", "attention", "block"])),
             };
             Ok(())
         },
@@ -74,17 +72,18 @@ pub const FLAGS: &[Flag<Request>] = &[
     Flag {
         name: "attention",
         value: Some("own|cudnn"),
-        doc: "On a card, who computes attention: our kernels, or NVIDIA's\ncuDNN as far as it gives the same and is faster, as timed\nbefore the run begins [default: own]",
+        doc: "Attention backend on a GPU: the built-in kernels, or cuDNN\nwhere a check before the run finds equal results and a\nhigher speed [default: own]",
         set: |request, word| {
-            let attender = Attender::named(word).ok_or_else(|| format!("{word:?} is neither own nor cudnn"))?;
-            request.attender = Some(attender);
+            let attention_backend =
+                AttentionBackend::named(word).ok_or_else(|| InvalidValue::not_one_of(word, &["own", "cudnn"]))?;
+            request.attention_backend = Some(attention_backend);
             Ok(())
         },
     },
     Flag {
         name: "save-every",
         value: Some("TIME"),
-        doc: "Save between evaluations too, after at most so long, as in\n90s, 10m or 2h [default: evaluations alone save]",
+        doc: "Also save between evaluations, at least this often: 90s,\n10m or 2h [default: save after evaluations only]",
         set: |request, word| {
             request.save_every = Some(time(word).ok_or_else(|| format!("{word:?} is no time, as in 90s, 10m or 2h"))?);
             Ok(())
@@ -93,12 +92,12 @@ pub const FLAGS: &[Flag<Request>] = &[
     Flag {
         name: "on-save-error",
         value: Some("continue|stop"),
-        doc: "Where a checkpoint cannot be written, as on a full disk:\ngo on and try again, or stop [default: continue]",
+        doc: "If a checkpoint cannot be written: continue and retry at\nthe next save, or stop [default: continue]",
         set: |request, word| {
             request.on_save_error = match word {
                 "continue" => OnSaveError::Continue,
                 "stop" => OnSaveError::Stop,
-                _ => return Err(format!("{word:?} is neither continue nor stop").into()),
+                _ => return Err(InvalidValue::not_one_of(word, &["continue", "stop"])),
             };
             Ok(())
         },
@@ -106,7 +105,7 @@ pub const FLAGS: &[Flag<Request>] = &[
     Flag {
         name: "force",
         value: None,
-        doc: "Replace the checkpoint of another run in out_dir",
+        doc: "Overwrite the checkpoint of another run in out_dir",
         set: |request, _| {
             request.force = true;
             Ok(())
@@ -115,7 +114,7 @@ pub const FLAGS: &[Flag<Request>] = &[
     Flag {
         name: "plan",
         value: None,
-        doc: "Print what the run would allocate, and train nothing",
+        doc: "Print the planned allocations and do not train",
         set: |request, _| {
             request.plan = true;
             Ok(())
@@ -124,7 +123,7 @@ pub const FLAGS: &[Flag<Request>] = &[
     Flag {
         name: "json",
         value: None,
-        doc: "Print an object for each logged iteration and evaluation",
+        doc: "Print a JSON object per logged iteration and evaluation",
         set: |request, _| {
             request.json = true;
             Ok(())
@@ -132,7 +131,7 @@ pub const FLAGS: &[Flag<Request>] = &[
     },
 ];
 
-/// A time above zero, in seconds, minutes or hours.
+/// Parses a positive duration in seconds, minutes or hours.
 fn time(word: &str) -> Option<Duration> {
     let (number, unit_seconds) = [("s", 1), ("m", 60), ("h", 3600)]
         .into_iter()
@@ -141,10 +140,10 @@ fn time(word: &str) -> Option<Duration> {
     Some(Duration::from_secs(u64::from(number) * unit_seconds))
 }
 
-/// Takes what is none of our options.
+/// Takes a word that is not an option of this command.
 ///
 /// # Errors
-/// It was meant for us.
+/// The word looks like a mistyped option.
 pub fn take_word(request: &mut Request, word: Word) -> Result<(), UsageError> {
     request.given.push(nanogpt_word("train", FLAGS, SEED, word)?);
     Ok(())
@@ -156,41 +155,43 @@ pub const COMMAND: Command = Command {
     summary: "Train a GPT on this machine's GPU or CPU, as nanoGPT does",
     about: "\
 Trains a GPT as nanoGPT does, on an NVIDIA GPU or the CPU, and saves checkpoints.
-A GPU needs its driver only.",
+A GPU needs only the NVIDIA driver.",
     usage: &["headroom train [CONFIG.py …] [--key=value …] [OPTIONS]"],
     arguments: "\
-Takes what `python train.py` of nanoGPT takes, in any order; later ones win:
+Accepts the arguments of nanoGPT's `python train.py` in any order; later ones override:
   CONFIG.py                a config file
-  --key=value              a setting, as in --batch_size=32; --seed= as well; --key value
-                           works too
-With no config, no --dataset= and no --init_from= it trains a small model on the
-built-in stories, for which nothing is needed.
+  --key=value              a setting, such as --batch_size=32 or --seed=1; or --key value
+Without a config, --dataset= and --init_from=, it trains a small model on built-in
+stories.
 
-  --dataset=NAME|FOLDER    data/NAME, or a folder, as `headroom data prepare` or
-                           nanoGPT's prepare.py writes it
+  --dataset=NAME|FOLDER    data/NAME, or a folder written by `headroom data prepare` or
+                           nanoGPT's prepare.py
   --init_from=scratch|resume|NAME|PATH
-                           a new model; the checkpoint in out_dir, whose keys apply
-                           unless others are given; or weights on this machine:
-                           a safetensors file or its folder, or gpt2 … gpt2-xl
-                           if Hugging Face's tools have downloaded them
+                           scratch: a new model
+                           resume: the checkpoint in out_dir with its shape, and its
+                           other settings unless given; without --out_dir= the newest
+                           run of the data set
+                           otherwise weights on this machine: a safetensors file or its
+                           folder, or gpt2 … gpt2-xl in Hugging Face's cache
   --device=auto|cpu|cuda|cuda:N
-                           the first supported GPU, else the CPU [default: auto];
-                           compute capability 8.0 (Ampere) and newer is supported,
-                           in bfloat16 with weights and moments in float32",
+                           auto: the first supported GPU, else the CPU [default: auto].
+                           GPUs need compute capability 8.0 (Ampere) and train in
+                           bfloat16, with weights and moments in float32",
     options: || shown(FLAGS),
     takes_settings: true,
     words: Words::Files,
     notes: "\
-Ctrl-C finishes the iteration, saves, and prints the command to resume; twice ends at once.
-Before it starts it prints an exact plan of the memory that it then allocates.
-A checkpoint resumes on any device; bit-identically on the same one. A new run replaces
-no checkpoint: it refuses an out_dir that has one, and if none is named it takes a new
-folder, as in out-stories-2. The last checkpoint (ckpt.safetensors) is the one to resume
-from; the one with the lowest validation loss stays beside it.",
+Ctrl-C finishes the iteration, saves, and prints the command to resume. A second Ctrl-C
+ends the program immediately. Before training it prints the exact memory plan.
+
+A checkpoint resumes on any device, and bit-identically on the same one. A new run never
+replaces a checkpoint: it refuses an out_dir that has one. The default folder gets a number
+instead, as in out-stories-2. A run resumes from its last checkpoint, ckpt.safetensors;
+ckpt.best.safetensors has the lowest validation loss.",
     exits: &[
         (0, "the run is complete"),
         (1, "the run failed, or does not fit"),
-        (EXIT_STATUS, "stopped by Ctrl-C or SIGTERM"),
+        (STOPPED_EXIT_STATUS, "stopped by Ctrl-C, SIGTERM or SIGHUP"),
     ],
     examples: &[
         "headroom train",

@@ -1,61 +1,55 @@
-//! What `headroom train` says: before it starts, of every event, and at its end.
+//! Messages of `headroom train`: before the start, for each event, and at the end.
 
 use std::{path::Path, time::Duration};
 
 use headroom_kernels::weights::Note;
-use headroom_shared::{
-    nanogpt::Value,
-    text::{self, Text},
+use headroom_planner::nanogpt::Value;
+use headroom_text::{
+    self as text, Text,
     units::{GIB, MIB},
 };
 use serde_json::{Value as Json, json};
 
-use super::{options::Request, planned, start::Start};
-use crate::{
-    cli::plan::options::Given,
-    data::dataset::{Dataset, Split},
-    train::{
-        run::{Event, NOT_SAVED, OnSaveError, Step},
-        settings::RunSettings,
-    },
+use super::{LISTED_MAX, options::Request};
+use crate::cli::plan::options::NanogptArgument;
+use headroom_train::{
+    data::dataset::Dataset,
+    resume::Candidate,
+    run::{Event, NOT_SAVED, OnSaveError, Step},
+    settings::RunSettings,
 };
 
-/// What is about to be trained.
-pub fn start(start: &Start) -> String {
-    let Start { gpt, run, dataset, engine, disk, .. } = start;
-    let shape = gpt.shape();
-    let tokens = run.batch_size * run.gradient_accumulation_steps * shape.block_size;
-    format!(
-        "A GPT of {} parameters: {} layers, {} heads, {} wide, {} tokens of {} at a time.\n\
-         Data: {}, {} tokens to learn from and {} to be judged by; {tokens} an iteration, {} iterations.\n\
-         On {}. Checkpoints go to {}.\n{}{}",
-        gpt.n_parameters().unwrap_or_default(),
-        shape.n_layer,
-        shape.n_head,
-        shape.n_embd,
-        shape.block_size,
-        shape.vocab_size,
-        dataset.folder().display(),
-        dataset.n_tokens(Split::Train),
-        dataset.n_tokens(Split::Val),
-        run.max_iters,
-        planned::engine(engine),
-        run.out_dir.display(),
-        planned::words(engine),
-        planned::disk(&run.out_dir, *disk),
-    )
+/// Note on the automatically resumed run, and the other `runs` that could be resumed.
+pub fn resumes(chosen: &Candidate, runs: &[Candidate]) -> String {
+    let others: Vec<&str> =
+        runs.iter().filter(|run| *run != chosen).map(|run| run.out_dir.as_str()).take(LISTED_MAX).collect();
+    let others = if others.is_empty() {
+        String::new()
+    } else {
+        format!(" --out_dir= resumes another run: {}.", others.join(", "))
+    };
+    format!("Resuming the run in {} ({}).{others}\n", chosen.out_dir, candidate(chosen))
 }
 
-/// Which weights a run starts from, and what is to be known of them.
+/// Data set and iteration of a run.
+pub fn candidate(run: &Candidate) -> String {
+    match (&run.dataset, run.iter_num) {
+        (Some(dataset), Some(iter_num)) => format!("{dataset}, iteration {iter_num}"),
+        _ => "its checkpoint cannot be read".to_owned(),
+    }
+}
+
+/// Path of the initial weights, with notes.
 pub fn weights(path: &Path, notes: &[Note]) -> String {
     let notes: String = notes.iter().map(|note| format!("  {note}\n")).collect();
     format!("Weights: {}\n{notes}", path.display())
 }
 
-/// A line of an event: nanoGPT's words, so that what reads its logs reads these, and what it has not after them.
+/// Line for an event. It begins with nanoGPT's wording, so that log parsers accept it, and ends with additional
+/// figures.
 pub fn event(event: &Event, run: &RunSettings, is_json: bool) -> String {
     if is_json {
-        return format!("{}\n", json_event(event));
+        return format!("{}\n", json_event(event, run));
     }
     match event {
         Event::Evaluating { done, of, .. } => format!("evaluating: {done} of {of} batches\n"),
@@ -77,7 +71,7 @@ pub fn event(event: &Event, run: &RunSettings, is_json: bool) -> String {
     }
 }
 
-fn json_event(event: &Event) -> Json {
+fn json_event(event: &Event, run: &RunSettings) -> Json {
     match event {
         Event::Evaluating { iter, done, of } => json!({ "iter": iter, "evaluated_batches": done, "of_batches": of }),
         Event::Evaluated { iter, train_loss, val_loss, learning_rate } => {
@@ -93,12 +87,14 @@ fn json_event(event: &Event) -> Json {
             "mfu": step.mfu,
             "time_left_s": step.time_left.as_secs(),
         }),
-        Event::Saved { iter, bytes } => json!({ "iter": iter, "saved_bytes": bytes }),
-        Event::NotSaved { iter, why } => json!({ "iter": iter, "not_saved": why }),
+        Event::Saved { iter, bytes } => {
+            json!({ "iter": iter, "saved_bytes": bytes, "folder": run.out_dir.display().to_string() })
+        }
+        Event::NotSaved { iter, why } => json!({ "iter": iter, "not_saved": why.to_string() }),
     }
 }
 
-/// A span of time in its largest units.
+/// A duration in its largest units.
 fn span(time: Duration) -> String {
     let seconds = time.as_secs();
     match (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60, seconds % 60) {
@@ -109,13 +105,13 @@ fn span(time: Duration) -> String {
     }
 }
 
-/// What is said at the end where there is no checkpoint, as after an evaluation alone.
+/// Message at the end of a run without a checkpoint, such as an evaluation alone.
 pub const DONE_UNSAVED: &str = "Done, and nothing was saved.\n";
 
-/// A word that stories begin with.
+/// Typical first word of a story.
 const PROMPT: &str = "Once";
 
-/// Where the best checkpoint is, and which one commands take.
+/// Path of the best checkpoint, and which checkpoint other commands use.
 pub fn best(best: &Path) -> String {
     format!(
         "The checkpoint with the lowest validation loss is {}.\n\
@@ -124,35 +120,35 @@ pub fn best(best: &Path) -> String {
     )
 }
 
-/// What to do with what was learnt and saved. `kept` is the best checkpoint, where that is another one than the last.
+/// Suggestion for using the model. `kept` is the best checkpoint, if it is not the last one.
 pub fn done(run: &RunSettings, dataset: &Dataset, kept: Option<&Path>) -> String {
     let dir = quoted(&run.out_dir.display().to_string());
-    // Not every data set has its characters.
+    // Some data sets lack the prompt's characters.
     let is_known = dataset.tokenizer().is_ok_and(|tokenizer| tokenizer.encode(PROMPT).is_ok());
     let prompt = if is_known { format!(" --prompt \"{PROMPT}\"") } else { String::new() };
     let best = kept.map(best).unwrap_or_default();
     format!("{best}Done. Let it write:\n  headroom sample --ckpt {dir}{prompt}\n")
 }
 
-/// That it was stopped and left nothing new, with the iteration of the checkpoint that there is.
+/// Message for a stopped run that saved nothing new, with the iteration of the existing checkpoint.
 pub fn not_saved(kept: Option<u64>) -> Text {
     kept.map_or_else(|| text::STOPPED_UNSAVED_NONE.into(), text::stopped_unsaved)
 }
 
-/// The command that resumes a run: the one that started it, with `--init_from=resume`. A run that `is_moved` saves to
-/// another folder than its keys say.
+/// Command that resumes a run: its original command with `--init_from=resume`. A run that `is_moved` saves to another
+/// directory than its keys name.
 pub fn resume_command(request: &Request, run: &RunSettings, is_moved: bool) -> String {
     let given = &request.given;
     let words = given.iter().filter_map(|given| match given {
-        Given::Config(path) => Some(quoted(&path.to_string_lossy())),
-        Given::Setting(text) if text.trim_start_matches('-').starts_with("init_from=") => None,
-        Given::Setting(text) => Some(quoted(text)),
+        NanogptArgument::Config(path) => Some(quoted(&path.to_string_lossy())),
+        NanogptArgument::Setting(text) if text.trim_start_matches('-').starts_with("init_from=") => None,
+        NanogptArgument::Setting(text) => Some(quoted(text)),
     });
     let mut words: Vec<String> = words.collect();
-    // A config file says where; the built-in one is not read again.
-    let says_where = |given: &Given| match given {
-        Given::Config(_) => true,
-        Given::Setting(text) => text.trim_start_matches('-').starts_with("out_dir="),
+    // A config file names the directory; the built-in config is not read again.
+    let says_where = |given: &NanogptArgument| match given {
+        NanogptArgument::Config(_) => true,
+        NanogptArgument::Setting(text) => text.trim_start_matches('-').starts_with("out_dir="),
     };
     if is_moved || !given.iter().any(says_where) {
         words.push(quoted(&format!("--out_dir={}", run.out_dir.display())));
@@ -162,15 +158,15 @@ pub fn resume_command(request: &Request, run: &RunSettings, is_moved: bool) -> S
     format!("headroom train {}", words.join(" "))
 }
 
-/// The options that a run was started with, but for what is so where none is given.
+/// Options of the run that differ from their defaults.
 fn options(request: &Request) -> Vec<String> {
-    let Request { threads, vram_bytes, recompute, attender, save_every, on_save_error, json, .. } = request;
+    let Request { threads, vram_bytes, recompute, attention_backend, save_every, on_save_error, json, .. } = request;
     let stops = *on_save_error == OnSaveError::Stop;
     let options = [
         threads.map(|threads| format!("--threads={threads}")),
         vram_bytes.map(|bytes| format!("--vram={}", exact_size(bytes))),
         recompute.map(|level| format!("--recompute={}", level.name())),
-        attender.map(|attender| format!("--attention={}", attender.name())),
+        attention_backend.map(|attention_backend| format!("--attention={}", attention_backend.name())),
         save_every.map(|every| format!("--save-every={}s", every.as_secs())),
         stops.then(|| "--on-save-error=stop".to_owned()),
         json.then(|| "--json".to_owned()),
@@ -178,7 +174,7 @@ fn options(request: &Request) -> Vec<String> {
     options.into_iter().flatten().collect()
 }
 
-/// A size as options take it, to the byte.
+/// A size as accepted by options, exact to the byte.
 fn exact_size(bytes: u64) -> String {
     let units = [(GIB, "GiB"), (MIB, "MiB"), (1, "B")];
     let unit = units.into_iter().find(|(unit, _)| bytes.is_multiple_of(*unit));
@@ -194,7 +190,7 @@ fn quoted(word: &str) -> String {
     }
 }
 
-/// A checkpoint's value as a config has it; none of what no key of nanoGPT is.
+/// A checkpoint's value as written in a config. `None` for JSON types that nanoGPT's keys do not have.
 pub fn python(value: &Json) -> Option<Value> {
     Some(match value {
         Json::Bool(truth) => Value::Bool(*truth),
@@ -220,14 +216,14 @@ mod tests {
     }
 
     #[test]
-    fn the_command_that_goes_on_is_the_one_that_started() {
+    fn resume_command_equals_start_command() {
         let of = |words: &[&str]| {
             let mut request = Request::default();
             let words = words.iter().map(Into::into);
-            parse("train", FLAGS, words, &mut request, take_word).expect("they are understood");
+            parse("train", FLAGS, words, &mut request, take_word).expect("they are parsed");
             request
         };
-        let mut settings = headroom_shared::nanogpt::read(&[]);
+        let mut settings = headroom_planner::nanogpt::read(&[]);
         let run = RunSettings::read(&mut settings).expect("the defaults");
         let run = RunSettings { out_dir: "out-stories".into(), ..run };
         let again = |words: &[&str]| resume_command(&of(words), &run, false);
@@ -238,7 +234,7 @@ mod tests {
         );
         let moved = resume_command(&of(&["my.py"]), &run, true);
         assert_eq!(moved, "headroom train my.py --out_dir=out-stories --init_from=resume");
-        // Each option that is in the table, but for --plan, which trains nothing, and --force, which starts anew.
+        // All options of the table except --plan, which trains nothing, and --force, which starts from scratch.
         let options = [
             "--threads=2",
             "--vram=11.69GiB",

@@ -1,86 +1,102 @@
-//! A run put together before it starts: keys, data, weights, and where it is computed. Nothing is allocated for it yet.
+//! Prepares a run before it starts: keys, data, weights and device. Allocates no training memory.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    thread,
+    time::{Duration, Instant},
+};
 
-use headroom_shared::{
+use headroom_planner::{
     gpt::{
         GptConfig,
         presets::{GPT2_BLOCK_SIZE, Preset},
     },
     nanogpt::{Settings, Source, Value, read},
-    tokenizer::CharTokenizer,
 };
+use headroom_tokenizer::CharTokenizer;
 
-use super::{Error, engine::Engine, options::Request, report};
-use crate::{
-    cli::{data, plan::said, print},
+use super::{
+    Error, LISTED_MAX, STORIES_NAME,
+    engine::Engine,
+    folder::RunFolder,
+    options::{FLAGS, Request},
+    plan_output, report,
+};
+use crate::cli::{
+    data,
+    plan::{said, suggest_options},
+    print,
+};
+use headroom_train::{
+    STORIES,
+    checkpoint::{self, Checkpoint, CheckpointChoice, CheckpointError, DiskSpaceNeeded, Meta, State},
     data::{
         BUILTIN, corpus,
-        dataset::{self, Dataset},
+        dataset::{self, Dataset, Split},
         prepare,
         tokenizer::Tokenizer,
     },
-    train::{
-        STORIES,
-        checkpoint::{self, Checkpoint, CheckpointError, Meta, Needed, State, Which},
-        keys::Keys,
-        model::{self, Ids},
-        pretrained::Pretrained,
-        settings::{InitFrom, RunSettings},
-    },
+    keys::Keys,
+    model::{self, Ids},
+    pretrained::Pretrained,
+    resume::{self, Candidate},
+    settings::{InitFrom, RunSettings},
 };
 
-/// The name in messages of the config where nothing else is asked for.
-const STORIES_NAME: &str = "config/stories.py (built in)";
+/// Limit of the wait for another run that writes the built-in data set, which takes a few seconds.
+const BUSY_MAX: Duration = Duration::from_secs(60);
+/// Time between two attempts.
+const BUSY_PAUSE: Duration = Duration::from_millis(50);
 
 /// A run that can start.
-pub struct Start {
-    /// Its keys.
+pub struct StartableRun {
+    /// Config keys.
     pub settings: Settings,
-    /// What they say.
+    /// Settings from the keys.
     pub run: RunSettings,
-    /// The model's shape.
+    /// Shape of the model.
     pub gpt: GptConfig,
-    /// What it learns from.
+    /// Training data.
     pub dataset: Dataset,
-    /// On what it is computed.
+    /// Device that computes the run.
     pub engine: Engine,
-    /// What it goes on from.
+    /// Checkpoint to resume from.
     pub checkpoint: Option<Checkpoint>,
-    /// What it starts from, where that is neither a checkpoint nor fresh.
+    /// Initial weights, if they are neither a checkpoint's nor random.
     pub weights: Option<Vec<f32>>,
-    /// The disk space that its checkpoints take.
-    pub disk: Needed,
-    /// Whether it saves to another folder than its keys say, since that one is taken.
-    pub is_moved: bool,
+    /// Disk space for checkpoints. `None` for an evaluation alone, which saves nothing.
+    pub disk: Option<DiskSpaceNeeded>,
+    /// Choice of the checkpoint directory.
+    pub folder: RunFolder,
 }
 
-/// A run that is planned and not trained: its data may be elsewhere.
-pub struct Planned {
-    /// What its keys say.
+/// A run that is planned but not trained. Its data may be on another machine.
+pub struct PlannedRun {
+    /// Settings from the keys.
     pub run: RunSettings,
-    /// The model's shape.
+    /// Shape of the model.
     pub gpt: GptConfig,
-    /// On what it would be computed.
+    /// Device that would compute the run.
     pub engine: Engine,
-    /// The disk space that its checkpoints would take.
-    pub disk: Needed,
+    /// Disk space for checkpoints. `None` for an evaluation alone, which saves nothing.
+    pub disk: Option<DiskSpaceNeeded>,
 }
 
-impl Planned {
-    /// None where the config cannot be meant, which was said. Nothing is written.
+impl PlannedRun {
+    /// Prepares a plan and writes nothing. `None` if the config is invalid, which was printed.
     ///
     /// # Errors
     /// Anything that a plan needs is missing.
     pub fn of(request: &Request, given: Vec<Source>) -> Result<Option<Self>, Error> {
-        // Of weights and of a checkpoint their headers say it all, and the rest may have gigabytes.
-        let read = keys(given, checkpoint::load_meta, |meta| meta)?;
-        let Some((Keys { settings, run }, meta)) = read else { return Ok(None) };
+        // The headers of weights and checkpoints suffice; the rest may be gigabytes.
+        let read = keys(request, given, checkpoint::load_meta, |meta| meta)?;
+        let Some(ParsedRun { keys: Keys { settings, run }, checkpoint: meta, .. }) = read else { return Ok(None) };
         let run = run?;
         let mut tokenizer = None;
         let ids = match dataset::resolve(&run.dataset, Path::new(".")) {
             Ok(folder) => {
                 let dataset = Dataset::open(&folder)?;
+                warn_of_characters(&dataset);
                 tokenizer = dataset.tokenizer().ok();
                 Ids::of(&dataset)
             }
@@ -124,48 +140,139 @@ impl Planned {
     }
 }
 
-impl Start {
-    /// None where the config cannot be meant, which was said.
+impl StartableRun {
+    /// Summary of the run before its start.
+    pub fn summary(&self) -> String {
+        let Self { gpt, run, dataset, engine, disk, .. } = self;
+        let shape = gpt.shape();
+        let tokens = run.batch_size * run.gradient_accumulation_steps * shape.block_size;
+        format!(
+            "A GPT of {} parameters: {} layers, {} heads, {} wide, {} tokens of {} at a time.\n\
+             Data: {}, {} tokens to learn from and {} to be judged by; {tokens} an iteration, {} iterations.\n\
+             On {}. Checkpoints go to {}.\n{}{}",
+            gpt.n_parameters().unwrap_or_default(),
+            shape.n_layer,
+            shape.n_head,
+            shape.n_embd,
+            shape.block_size,
+            shape.vocab_size,
+            dataset.folder().display(),
+            dataset.n_tokens(Split::Train),
+            dataset.n_tokens(Split::Val),
+            run.max_iters,
+            plan_output::engine(engine),
+            run.out_dir.display(),
+            plan_output::words(engine),
+            plan_output::disk(&run.out_dir, *disk),
+        )
+    }
+
+    /// Prepares a run. `None` if the config is invalid, which was printed.
     ///
     /// # Errors
     /// Anything that a run needs is missing.
     pub fn of(request: &Request, given: Vec<Source>) -> Result<Option<Self>, Error> {
-        let read = keys(given, checkpoint::load, |checkpoint: &Checkpoint| &checkpoint.meta)?;
-        let Some((Keys { settings, run }, checkpoint)) = read else { return Ok(None) };
+        let read = keys(request, given, checkpoint::load, |checkpoint: &Checkpoint| &checkpoint.meta)?;
+        let Some(ParsedRun { keys: Keys { settings, run }, checkpoint, is_folder_chosen }) = read else {
+            return Ok(None);
+        };
         let mut run = run?;
-        let is_moved = claim_folder(request, &settings, &mut run)?;
+        let folder = RunFolder::choose(request, &settings, &mut run, is_folder_chosen)?;
+        if let InitFrom::Weights(name) = &run.init_from {
+            // A mistake in the command line is reported before one in the data.
+            model::weights(name, Path::new("."))?;
+        }
         let dataset = open(&run.dataset)?;
+        warn_of_characters(&dataset);
         let (gpt, weights) = model_of(&run, Ids::of(&dataset), checkpoint.as_ref())?;
         let dataset = dataset.with_vocab_size(u32::try_from(gpt.vocab_size()).unwrap_or(u32::MAX));
         let engine = Engine::of(request, &run, &gpt)?;
         let disk = disk(&settings, &run, gpt, &engine, dataset.tokenizer().ok().as_ref())?;
-        Ok(Some(Self { settings, run, gpt, dataset, engine, checkpoint, weights, disk, is_moved }))
+        Ok(Some(Self { settings, run, gpt, dataset, engine, checkpoint, weights, disk, folder }))
     }
 }
 
-/// Reads what was given, and of the checkpoint that it goes on from what `load` does; none where it cannot be meant,
-/// which was said.
+/// Warns of a `meta.pkl` whose characters cannot be used: nanoGPT trains with it, and no text can be sampled.
+fn warn_of_characters(dataset: &Dataset) {
+    if let Some(why) = dataset.invalid_characters() {
+        let path = dataset.folder().join(dataset::META);
+        print::error(&format!(
+            "warning: cannot use the characters of {}: {why}; the model trains, and `headroom sample` needs --tokenizer\n",
+            path.display()
+        ));
+    }
+}
+
+/// Keys of a command line, and the checkpoint that it resumes.
+struct ParsedRun<C> {
+    keys: Keys,
+    checkpoint: Option<C>,
+    /// Whether the checkpoint's directory was chosen automatically.
+    is_folder_chosen: bool,
+}
+
+/// Reads the keys, and the checkpoint to resume by `load`. `None` if the command line is invalid, which was printed.
 fn keys<C>(
+    request: &Request,
     given: Vec<Source>,
     load: impl FnOnce(&Path) -> Result<C, CheckpointError>,
     meta: impl FnOnce(&C) -> &Meta,
-) -> Result<Option<(Keys, Option<C>)>, Error> {
+) -> Result<Option<ParsedRun<C>>, Error> {
     let mut keys = Keys::of(with_builtin(&given));
     let mut checkpoint = None;
-    if let Ok(RunSettings { init_from: InitFrom::Resume, out_dir, .. }) = &keys.run
+    let mut chosen = None;
+    if let Ok(run) = &keys.run
+        && run.init_from == InitFrom::Resume
         && !keys.stops()
     {
-        let found = load(out_dir)?;
+        if !keys.settings.is_set("out_dir") {
+            chosen = folder_to_resume(request, &keys.settings, run)?;
+        }
+        let found = load(chosen.as_deref().map_or(&run.out_dir, Path::new))?;
         let meta = meta(&found);
         let mut settings = with_checkpoint(meta, given);
-        print::note(&keep_shape(&mut settings, &meta.gpt));
+        if let Some(out_dir) = &chosen {
+            settings.assign("out_dir", Value::Str(out_dir.clone()));
+        }
+        print::error(&keep_shape(&mut settings, &meta.gpt));
         keys = Keys::of(settings);
         checkpoint = Some(found);
     }
-    Ok((!report_problems(&keys)).then_some((keys, checkpoint)))
+    let is_folder_chosen = chosen.is_some();
+    Ok((!report_problems(&keys)).then_some(ParsedRun { keys, checkpoint, is_folder_chosen }))
 }
 
-/// What was given, after the built-in config where no run of one's own is asked for.
+/// Directory of the run to resume if no key names one: the newest of the same data set. `None` if no directory here has
+/// a checkpoint.
+///
+/// # Errors
+/// [`Error::SeveralRuns`]: runs of several data sets, or of other data sets only.
+fn folder_to_resume(request: &Request, settings: &Settings, run: &RunSettings) -> Result<Option<String>, Error> {
+    let dataset = settings.is_set("dataset").then_some(run.dataset.as_str());
+    let runs_of = |dataset| resume::candidates(Path::new("."), dataset).unwrap_or_default();
+    let mut runs = runs_of(dataset);
+    let unset = read(&[]).value("out_dir").map(|out_dir| out_dir.to_string()).unwrap_or_default();
+    let of_stories = with_builtin(&[]).get_str("out_dir").unwrap_or_default();
+    if let Some(chosen) = resume::choose(&runs, &[unset.trim_matches('\''), &of_stories]) {
+        print::note(&report::resumes(chosen, &runs));
+        return Ok(Some(chosen.out_dir.clone()));
+    }
+    let of_other = dataset.filter(|_| runs.is_empty()).map(str::to_owned);
+    if of_other.is_some() {
+        runs = runs_of(None);
+    }
+    if runs.is_empty() {
+        return Ok(None);
+    }
+    let command = |candidate: &Candidate| {
+        let run = RunSettings { out_dir: candidate.out_dir.clone().into(), ..run.clone() };
+        format!("{}  # {}", report::resume_command(request, &run, true), report::candidate(candidate))
+    };
+    let commands = runs.iter().take(LISTED_MAX).map(command).collect();
+    Err(Error::SeveralRuns { of_other, commands })
+}
+
+/// The given keys, on top of the built-in config unless the user names a config, data set or weights.
 fn with_builtin(given: &[Source]) -> Settings {
     let settings = read(given);
     let is_own = given.iter().any(|source| matches!(source, Source::File { .. }))
@@ -177,11 +284,11 @@ fn with_builtin(given: &[Source]) -> Settings {
     read(&[&[builtin], given].concat())
 }
 
-/// A checkpoint's keys, then what was given.
+/// Keys of a checkpoint, overridden by the given ones.
 fn with_checkpoint(checkpoint: &Meta, given: Vec<Source>) -> Settings {
     let mut kept = Settings::default();
     for (key, value) in &checkpoint.config {
-        // The source of weights, the device and the folder, which may have been renamed, are of this start.
+        // The weights' source, the device and the directory, which may have been renamed, belong to this start.
         if !["init_from", "device", "out_dir"].contains(&key.as_str())
             && let Some(value) = report::python(value)
         {
@@ -196,7 +303,7 @@ fn with_checkpoint(checkpoint: &Meta, given: Vec<Source>) -> Settings {
     read(&all)
 }
 
-/// The keys whose values a resumed run takes from its checkpoint, as nanoGPT does.
+/// Keys whose values a resumed run takes from its checkpoint, as nanoGPT does.
 fn shape_keys(gpt: &GptConfig) -> [(&'static str, Value); 6] {
     let int = |value: u64| Value::Int(i64::try_from(value).unwrap_or(i64::MAX));
     [
@@ -209,7 +316,7 @@ fn shape_keys(gpt: &GptConfig) -> [(&'static str, Value); 6] {
     ]
 }
 
-/// Puts the checkpoint's shape in the place of any other that was given, and warns of each such key.
+/// Overrides given shape keys with the checkpoint's, and warns of each difference.
 fn keep_shape(settings: &mut Settings, gpt: &GptConfig) -> String {
     let mut warnings = String::new();
     for (key, kept) in shape_keys(gpt) {
@@ -224,76 +331,62 @@ fn keep_shape(settings: &mut Settings, gpt: &GptConfig) -> String {
     warnings
 }
 
-/// Folders that are tried for a new run whose folder nobody named.
-const FOLDERS_MAX: u32 = 10_000;
-
-/// Makes sure that a new run replaces no checkpoint. Where nobody named the folder, the run moves to the next one that is
-/// free; whether it did.
-///
-/// # Errors
-/// [`CheckpointError::Exists`]: the folder that was named has a checkpoint.
-fn claim_folder(request: &Request, settings: &Settings, run: &mut RunSettings) -> Result<bool, Error> {
-    if run.init_from == InitFrom::Resume || run.eval_only || request.force {
-        return Ok(false);
-    }
-    let Some(path) = checkpoint::find(&run.out_dir) else { return Ok(false) };
-    let named = settings.values.get("out_dir").map(|setting| settings.source_name(&setting.origin));
-    if named.is_some_and(|source| source != STORIES_NAME) {
-        return Err(CheckpointError::Exists { path }.into());
-    }
-    let numbered = |n| {
-        let mut name = run.out_dir.clone().into_os_string();
-        name.push(format!("-{n}"));
-        PathBuf::from(name)
-    };
-    let mut folders = (2..=FOLDERS_MAX).map(numbered);
-    let free = folders.find(|folder| checkpoint::find(folder).is_none()).ok_or(CheckpointError::Exists { path })?;
-    print::note(&format!(
-        "{} has the checkpoint of another run. This run saves to {}.\n",
-        run.out_dir.display(),
-        free.display()
-    ));
-    run.out_dir = free;
-    Ok(true)
-}
-
-/// The disk space that a run's checkpoints take.
+/// Disk space for a run's checkpoints. `None` for an evaluation alone.
 fn disk(
     settings: &Settings,
     run: &RunSettings,
     gpt: GptConfig,
     engine: &Engine,
     tokenizer: Option<&Tokenizer>,
-) -> Result<Needed, Error> {
+) -> Result<Option<DiskSpaceNeeded>, Error> {
+    if run.eval_only {
+        return Ok(None);
+    }
     let config = run.config(settings, &engine.device_name());
     let state = State::longest(&run.dataset);
     let tokenizer = tokenizer.and_then(Tokenizer::kept);
-    Ok(checkpoint::needed(&run.out_dir, &Meta { gpt, config, state, tokenizer })?)
+    Ok(Some(checkpoint::needed(&run.out_dir, &Meta { gpt, config, state, tokenizer })?))
 }
 
-/// Says what is wrong with the config; whether nothing can be made of it.
+/// Prints the config's problems. Returns whether they prevent the run.
 fn report_problems(keys: &Keys) -> bool {
-    let said = said(&keys.problems(), &keys.settings);
-    if keys.stops() {
-        print::error(&said);
-    } else {
-        print::note(&said);
+    let mut problems = keys.problems();
+    suggest_options("train", FLAGS, &mut problems);
+    print::error(&said(&problems, &keys.settings));
+    let unread: Vec<_> = keys.unread_keys().collect();
+    if let [first, ..] = unread[..] {
+        print::error(&format!(
+            "headroom: cannot start the run: the value of {} is unknown\n\nhint: write it as a literal in the config, or \
+             pass --{first}=VALUE\n",
+            unread.join(", ")
+        ));
     }
     keys.stops()
 }
 
-/// Opens a data set; the built-in one is made where it is missing.
+/// Opens a data set. Creates the built-in one if it is missing.
 fn open(name: &str) -> Result<Dataset, Error> {
     let here = Path::new(".");
     if name == BUILTIN && dataset::resolve(name, here).is_err() {
         let out: PathBuf = here.join("data").join(BUILTIN);
-        prepare::prepare(&data::builtin(), prepare::Kind::Char, &out, false)?;
-        print::note(&format!("Made the built-in stories, {} MB, in {}.\n", corpus::BYTES / 1_000_000, out.display()));
+        prepare_builtin(&out)?;
+        print::note(&format!("Wrote the built-in stories, {} MB, to {}.\n", corpus::BYTES / 1_000_000, out.display()));
     }
     Ok(Dataset::open(&dataset::resolve(name, here)?)?)
 }
 
-/// The model's shape, and its weights where they are neither fresh nor a checkpoint's.
+/// Writes the built-in data set. Waits while another run writes it.
+fn prepare_builtin(out: &Path) -> Result<(), Error> {
+    let start = Instant::now();
+    loop {
+        match prepare::prepare(&data::builtin(), prepare::Kind::Char, out, false) {
+            Err(prepare::Error::Busy { .. }) if start.elapsed() < BUSY_MAX => thread::sleep(BUSY_PAUSE),
+            prepared => return Ok(prepared.map(drop)?),
+        }
+    }
+}
+
+/// Shape of the model, and its weights if they are neither random nor a checkpoint's.
 fn model_of(
     run: &RunSettings,
     ids: Ids,
@@ -305,7 +398,8 @@ fn model_of(
     match &run.init_from {
         InitFrom::Weights(name) => {
             let path = model::weights(name, Path::new("."))?;
-            let found = Pretrained::load(&path, Which::default())?.fitted(run.shape.block_size, run.shape.dropout)?;
+            let found = Pretrained::load(&path, CheckpointChoice::default())?
+                .fitted(run.shape.block_size, run.shape.dropout)?;
             print::note(&report::weights(&path, &found.notes));
             Ok((model::enough(found.config, run, ids)?, Some(found.params)))
         }

@@ -1,12 +1,12 @@
-//! cuBLASLt's calls, each once: results checked, what it gives out given back when it is dropped.
+//! Safe wrappers of cuBLASLt's functions: results are checked, and objects are destroyed on drop.
 //!
-//! Declared by hand, after NVIDIA's documentation of the cuBLASLt API; the numbers are those of cublasLt.h, cublas_api.h
-//! and library_types.h, the same from CUDA 12.0 to 13. A status is read as a number: a
-//! newer library may return one that no list here has.
+//! The declarations follow NVIDIA's documentation of the cuBLASLt API. The constants are those of cublasLt.h,
+//! cublas_api.h and library_types.h, unchanged from CUDA 12.0 to 13. A status is a plain number, because a newer
+//! library may return one that is not listed here.
 //!
-//! SAFETY, of every call here: the library is loaded and stays, and its functions are what its documentation says;
-//! handles are those that it gave and that are not given back yet, as only the owners here make and end them; pointers are
-//! to variables of the function that calls, which the library reads or writes before it returns.
+//! SAFETY, of every call here: the library is never unloaded, and its functions have the documented types. Handles come
+//! from the library and are not destroyed yet, as only the owners in this module create and destroy them. Pointers
+//! refer to local variables of the calling function, which the library reads or writes before it returns.
 
 use std::{
     ffi::{CStr, OsStr, c_char, c_int, c_void},
@@ -18,8 +18,8 @@ use std::{
 use super::shape::{Product, Slices};
 use crate::cuda::{
     CudaError, Device, Slice,
-    device::Opened,
-    error::{At, Code},
+    device::DeviceState,
+    error::{Code, SourceLocation},
     libraries::loaded::{self, functions},
 };
 
@@ -28,13 +28,13 @@ type Status = u32;
 
 /// CUBLAS_STATUS_SUCCESS.
 const SUCCESS: Status = 0;
-/// CUBLAS_COMPUTE_32F: sums of floats.
+/// CUBLAS_COMPUTE_32F: sums in float32.
 const COMPUTE_32F: u32 = 68;
 /// CUDA_R_32F.
 const R_32F: u32 = 0;
 /// CUDA_R_16BF.
 const R_16BF: u32 = 14;
-/// CUBLAS_OP_T; CUBLAS_OP_N is what a description begins with.
+/// CUBLAS_OP_T; the default of a new description is CUBLAS_OP_N.
 const OP_T: i32 = 1;
 /// CUBLASLT_MATMUL_DESC_TRANSA.
 const DESC_TRANSA: u32 = 3;
@@ -44,23 +44,23 @@ const DESC_TRANSB: u32 = 4;
 const DESC_EPILOGUE: u32 = 7;
 /// CUBLASLT_MATMUL_DESC_BIAS_POINTER.
 const DESC_BIAS_POINTER: u32 = 8;
-/// CUBLASLT_EPILOGUE_BIAS: a vector of the result's type, added to each column.
+/// CUBLASLT_EPILOGUE_BIAS: adds a vector of the result's type to each column.
 const EPILOGUE_BIAS: u32 = 4;
 /// CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES.
 const PREF_MAX_WORKSPACE_BYTES: u32 = 1;
 /// CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK.
 const PREF_REDUCTION_SCHEME_MASK: u32 = 3;
-/// CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE; that a sum is not cut at all (0) is always allowed. Parts are floats in the
-/// workspace, which a separate step adds up. With the others they are added up in the result itself, one after the other
-/// by counters, or rounded to its type before: in an order, or with roundings, that nobody promises.
+/// CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE; sums that are not split (0) are always allowed. Partial sums are float32 in
+/// the workspace, and a separate step adds them up. Other schemes add partial sums in the result itself, in an order
+/// set by counters, or round them to its type before. Neither the order nor the roundings are guaranteed.
 const REDUCTION_COMPUTE_TYPE: u32 = 2;
 
-/// Algorithms that are asked for at most: behind the library's first few proposals there is none that is faster.
+/// Maximum number of proposals requested from the library; later proposals are not faster.
 pub const ALGORITHMS_MAX: usize = 8;
-/// The same, as the library counts.
+/// [`ALGORITHMS_MAX`] in the library's type.
 const ASKED: c_int = 8;
 
-/// cublasLtMatmulAlgo_t: the library's own, to be kept as it is for the same version.
+/// cublasLtMatmulAlgo_t: opaque data, valid for the same version of the library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 struct RawAlgorithm([u64; 8]);
@@ -103,20 +103,20 @@ functions! {
 }
 
 impl Functions {
-    /// Turns the library's answer to a call into a result.
+    /// Converts the status of a library call to a result.
     #[track_caller]
     fn answer(&self, call: &'static str, status: Status) -> Result<(), CudaError> {
         if status == SUCCESS {
             return Ok(());
         }
-        Err(CudaError::CublasLt { call, code: self.code(status), at: At::caller() })
+        Err(CudaError::CublasLt { call, code: self.code(status), at: SourceLocation::caller() })
     }
 
     fn code(&self, status: Status) -> Code {
         let text = |get: unsafe extern "C" fn(Status) -> *const c_char| {
-            // SAFETY: as of every call; the text is the library's own and stays.
+            // SAFETY: as of every call; the text is static in the library.
             let text = unsafe { get(status) };
-            // SAFETY: a text of the library's, with its end.
+            // SAFETY: a null-terminated text of the library.
             let known = (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned());
             known.unwrap_or_else(|| "unknown".to_owned())
         };
@@ -124,96 +124,97 @@ impl Functions {
     }
 }
 
-/// The library, which stays once it is loaded.
+/// The loaded library, which is never unloaded.
 #[derive(Clone, Copy, Debug)]
-pub struct Loaded(Functions);
+pub struct LoadedCublasLt(Functions);
 
-impl Loaded {
-    /// Opens a library and finds all that is called here.
+impl LoadedCublasLt {
+    /// Loads the library and looks up its functions.
     ///
     /// # Errors
-    /// The loader's words: it is not there, it is no library of this machine, or a function is missing.
+    /// The loader's message: the file does not exist, is not a library for this machine, or lacks a function.
     pub fn open(path: &OsStr) -> Result<Self, String> {
         // SAFETY: symbols of these names are cuBLASLt's.
         loaded::open(path, |library| unsafe { Functions::of(library) }).map(Self)
     }
 
-    /// As 120803 for 12.8.3.
+    /// Version of the library: 120803 for 12.8.3.
     pub fn version(self) -> u64 {
         // SAFETY: as of every call.
         unsafe { (self.0.version)() as u64 }
     }
 
-    /// The library's own state on a card.
+    /// Creates the library's handle on a GPU.
     #[track_caller]
     pub fn create(self, device: &Device) -> Result<Handle, CudaError> {
         device.stream()?;
         let mut raw = ptr::null_mut();
         // SAFETY: as of every call.
         let status = unsafe { (self.0.create)(&raw mut raw) };
-        device.told(self.0.answer("cublasLtCreate", status))?;
+        device.record_fault(self.0.answer("cublasLtCreate", status))?;
         Ok(Handle { functions: self.0, raw, device: device.opened() })
     }
 }
 
-/// What the library gave, with the function that it is given back by.
+/// An object of the library, with the function that destroys it.
 #[derive(Debug)]
-struct Owned {
+struct LibraryObject {
     raw: Raw,
     destroy: unsafe extern "C" fn(Raw) -> Status,
 }
 
-// SAFETY: descriptions belong to no thread; whoever owns one is the only one who uses it.
-unsafe impl Send for Owned {}
+// SAFETY: objects are not tied to a thread, and only the owner uses them.
+unsafe impl Send for LibraryObject {}
 
-impl Drop for Owned {
+impl Drop for LibraryObject {
     fn drop(&mut self) {
-        // SAFETY: as of every call. A refusal has nobody to be told to.
+        // SAFETY: as of every call. A failure cannot be reported from here.
         unsafe { (self.destroy)(self.raw) };
     }
 }
 
-/// A way of computing a product.
+/// An algorithm for a product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Algorithm {
     raw: RawAlgorithm,
-    /// Room that it needs.
+    /// Required workspace in bytes.
     pub workspace_bytes: u64,
 }
 
 impl Algorithm {
-    /// What the same version of the library knows it by.
+    /// Identifier of the algorithm, valid for the same version of the library.
     pub const fn words(&self) -> [u64; 8] {
         self.raw.0
     }
 }
 
-/// A product as the library is told of it.
+/// A product described to the library.
 #[derive(Debug)]
 pub struct Operation {
-    desc: Owned,
-    a: Owned,
-    b: Owned,
-    out: Owned,
+    desc: LibraryObject,
+    a: LibraryObject,
+    b: LibraryObject,
+    out: LibraryObject,
     product: Product,
 }
 
-/// The library's state on a card.
+/// The library's handle on a GPU.
 #[derive(Debug)]
 pub struct Handle {
     functions: Functions,
     raw: Raw,
-    device: Arc<Opened>,
+    device: Arc<DeviceState>,
 }
 
-// SAFETY: the library's calls may come from any thread whose context is the card's; whoever owns the handle binds it.
+// SAFETY: the library may be called from any thread whose current context is the GPU's; the owner of the handle binds
+// it.
 unsafe impl Send for Handle {}
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        // The thread may be another than the one that made it.
+        // This thread may not be the one that created the handle.
         if self.device.bind().is_ok() {
-            // SAFETY: as of every call. After a fault it fails, and there is nobody left to tell.
+            // SAFETY: as of every call. After a fault the call fails, which cannot be reported from here.
             unsafe { (self.functions.destroy)(self.raw) };
         }
     }
@@ -226,11 +227,11 @@ impl Handle {
         call: &'static str,
         destroy: unsafe extern "C" fn(Raw) -> Status,
         create: impl FnOnce(*mut Raw) -> Status,
-    ) -> Result<Owned, CudaError> {
+    ) -> Result<LibraryObject, CudaError> {
         let mut raw = ptr::null_mut();
         let status = create(&raw mut raw);
         self.functions.answer(call, status)?;
-        Ok(Owned { raw, destroy })
+        Ok(LibraryObject { raw, destroy })
     }
 
     #[track_caller]
@@ -238,7 +239,7 @@ impl Handle {
         &self,
         call: &'static str,
         set: unsafe extern "C" fn(Raw, u32, *const c_void, usize) -> Status,
-        of: &Owned,
+        of: &LibraryObject,
         attribute: u32,
         value: &T,
     ) -> Result<(), CudaError> {
@@ -248,22 +249,22 @@ impl Handle {
     }
 
     #[track_caller]
-    fn set_desc<T>(&self, desc: &Owned, attribute: u32, value: &T) -> Result<(), CudaError> {
+    fn set_desc<T>(&self, desc: &LibraryObject, attribute: u32, value: &T) -> Result<(), CudaError> {
         self.set("cublasLtMatmulDescSetAttribute", self.functions.desc_set, desc, attribute, value)
     }
 
     #[track_caller]
-    fn layout(&self, of: u32, [rows, columns]: [u64; 2]) -> Result<Owned, CudaError> {
+    fn layout(&self, of: u32, [rows, columns]: [u64; 2]) -> Result<LibraryObject, CudaError> {
         let functions = self.functions;
-        // Columns follow each other without gaps.
+        // Columns are contiguous.
         let leading = i64::try_from(rows).unwrap_or(i64::MAX);
         // SAFETY: as of every call.
         let create = |out| unsafe { (functions.layout_create)(out, of, rows, columns, leading) };
         self.made("cublasLtMatrixLayoutCreate", functions.layout_destroy, create)
     }
 
-    /// Tells the library of a product, and of a vector that stands for all that it will be given, which it may look at
-    /// when it chooses.
+    /// Describes a product to the library. `bias` represents the bias vectors of all later calls: the library may
+    /// inspect it when it proposes algorithms.
     #[track_caller]
     pub fn operation(&self, product: Product, bias: Option<u64>) -> Result<Operation, CudaError> {
         let functions = self.functions;
@@ -288,8 +289,8 @@ impl Handle {
         Ok(Operation { desc, a, b, out, product })
     }
 
-    /// The library's proposals for a product, the one first that it expects to be fastest: those alone whose sums have a
-    /// fixed order, and that make do with so much room.
+    /// Proposes algorithms for a product, in order of expected speed. Only algorithms with a fixed order of summation
+    /// that fit into the workspace are returned.
     #[track_caller]
     pub fn proposals(&self, of: &Operation, workspace_bytes: u64) -> Result<Vec<Algorithm>, CudaError> {
         let functions = self.functions;
@@ -304,7 +305,7 @@ impl Handle {
         let mut n = 0;
         let (a, b, out) = (of.a.raw, of.b.raw, of.out.raw);
         let into = proposals.as_mut_ptr();
-        // SAFETY: as of every call; there is room for as many as are asked for.
+        // SAFETY: as of every call; the array has as many elements as are requested.
         let status = unsafe {
             (functions.heuristic)(self.raw, of.desc.raw, a, b, out, out, preference.raw, ASKED, into, &raw mut n)
         };
@@ -314,12 +315,12 @@ impl Handle {
         Ok(proposals.filter(|algorithm| algorithm.workspace_bytes <= workspace_bytes).collect())
     }
 
-    /// An algorithm that was kept, if the library takes it for this product still.
+    /// Restores a stored algorithm, if the library still accepts it for this product.
     #[track_caller]
     pub fn kept(&self, of: &Operation, words: [u64; 8]) -> Result<Algorithm, CudaError> {
         let (mut proposal, raw) = (NO_PROPOSAL, RawAlgorithm(words));
         let (a, b, out) = (of.a.raw, of.b.raw, of.out.raw);
-        // SAFETY: as of every call. What is no algorithm is refused: the check is there for that.
+        // SAFETY: as of every call. The check exists to reject invalid algorithms.
         let status =
             unsafe { (self.functions.check)(self.raw, of.desc.raw, a, b, out, out, &raw const raw, &raw mut proposal) };
         self.functions.answer("cublasLtMatmulAlgoCheck", status)?;
@@ -327,9 +328,9 @@ impl Handle {
         Ok(Algorithm { raw, workspace_bytes: proposal.workspace_bytes as u64 })
     }
 
-    /// Computes a product, after all that was launched before.
+    /// Computes a product after all previously launched work.
     ///
-    /// The slices are as long as the product's sizes say: whoever calls has compared them.
+    /// The caller has compared the lengths of the slices with the product's sizes.
     #[track_caller]
     pub fn multiply(
         &self,
@@ -345,10 +346,10 @@ impl Handle {
         }
         let (alpha, beta) = (1.0_f32, if of.product.adds { 1.0_f32 } else { 0.0 });
         let [a, b, c, out, workspace_address] =
-            [slices.a, slices.b, slices.c, slices.out, workspace.address()].map(on_card);
+            [slices.a, slices.b, slices.c, slices.out, workspace.address()].map(on_gpu);
         let workspace_bytes = usize::try_from(workspace.bytes()).unwrap_or(usize::MAX);
         device.has_launched("cublasLtMatmul");
-        // SAFETY: as of every call; what lies on the card is read and written there, within the slices.
+        // SAFETY: as of every call; the GPU accesses only memory within the slices.
         let status = unsafe {
             (self.functions.matmul)(
                 self.raw,
@@ -369,7 +370,7 @@ impl Handle {
                 stream.raw(),
             )
         };
-        device.told(self.functions.answer("cublasLtMatmul", status))?;
+        device.record_fault(self.functions.answer("cublasLtMatmul", status))?;
         if device.waits_for_each() { device.synchronize() } else { Ok(()) }
     }
 }
@@ -378,7 +379,7 @@ fn algorithm(proposal: RawProposal) -> Algorithm {
     Algorithm { raw: proposal.algorithm, workspace_bytes: proposal.workspace_bytes as u64 }
 }
 
-/// An address of the card's as the library takes it.
-fn on_card(address: u64) -> Raw {
+/// A GPU address in the library's type.
+fn on_gpu(address: u64) -> Raw {
     ptr::without_provenance_mut(usize::try_from(address).unwrap_or(0))
 }

@@ -1,4 +1,4 @@
-//! What each product is done with: proposals are timed where the choice can be kept, and chosen once for a shape.
+//! Selection of an algorithm per shape: proposals are timed if the selection can be stored.
 
 use std::collections::BTreeMap;
 
@@ -9,44 +9,44 @@ use super::{
 use crate::cuda::{
     CudaError, Device, Slice,
     libraries::{
-        kept::{Choices, Kept},
+        algorithm_file::{AlgorithmFile, Choices},
         timed,
     },
 };
 
-/// By a shape, what the library knows its algorithm by.
+/// Identifiers of algorithms by shape.
 type Algorithms = Choices<[u64; 8]>;
 
-/// Shapes that are told apart: a run has some twenty. What comes after is done by our own kernels.
+/// Maximum number of shapes; a run has some twenty. Built-in kernels compute products of further shapes.
 const SHAPES_MAX: usize = 256;
-/// Notes that are kept: more would say the same of other shapes.
+/// Maximum number of notes; more would only repeat them for other shapes.
 const NOTES_MAX: usize = 64;
 
-/// A product that the library does.
+/// A product with its selected algorithm.
 #[derive(Debug)]
-struct Prepared {
+struct PreparedProduct {
     operation: Operation,
     algorithm: Algorithm,
 }
 
-/// What was chosen so far.
+/// Algorithms selected so far.
 #[derive(Debug)]
-pub struct Chosen {
-    /// By shapes; none where our own kernels do it. Before the handle, which they are made with.
-    shapes: BTreeMap<Shape, Option<Prepared>>,
+pub struct AlgorithmCache {
+    /// Products by shape; `None` for those of the built-in kernels. Declared before the handle, which creates them.
+    shapes: BTreeMap<Shape, Option<PreparedProduct>>,
     handle: Handle,
     workspace: Slice<u8>,
-    kept: Option<Kept>,
-    /// What the file had.
+    kept: Option<AlgorithmFile>,
+    /// Contents of the file.
     found: Algorithms,
-    /// Whether proposals are timed: before the run has begun, and where the choice can be kept.
+    /// Whether proposals are timed: only before the run begins, and if the selection can be stored.
     times: bool,
     notes: Vec<String>,
 }
 
-impl Chosen {
-    /// Nothing yet.
-    pub fn new(handle: Handle, kept: Option<Kept>) -> Self {
+impl AlgorithmCache {
+    /// An empty cache, with the algorithms stored in the file.
+    pub fn new(handle: Handle, kept: Option<AlgorithmFile>) -> Self {
         let mut chosen = Self {
             shapes: BTreeMap::new(),
             handle,
@@ -60,13 +60,13 @@ impl Chosen {
         chosen
     }
 
-    /// Takes the room. What was chosen without it is chosen anew.
+    /// Sets the workspace, and clears algorithms selected for another one.
     pub fn begin(&mut self, workspace: Slice<u8>) {
         self.workspace = workspace;
         self.shapes.clear();
     }
 
-    /// What a person should know.
+    /// Messages for the user.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
@@ -77,34 +77,34 @@ impl Chosen {
         }
     }
 
-    /// What the file has now.
+    /// Reads the file.
     fn read(&mut self) -> Option<Algorithms> {
         match self.kept.as_ref()?.read() {
             Ok(algorithms) => Some(algorithms),
             Err(error) => {
-                self.note(format!("cuBLASLt's algorithms are timed anew: {error}"));
+                self.note(format!("cannot use the stored cuBLASLt algorithms: {error}; they are measured again"));
                 None
             }
         }
     }
 
-    /// Does a product; whether it did, and else it is for our own kernels.
+    /// Computes a product; returns false if the built-in kernels must compute it.
     #[track_caller]
     pub fn multiply(&mut self, device: &Device, shape: Shape, slices: Slices) -> Result<bool, CudaError> {
         if !slices.are_aligned() {
             self.note(format!(
-                "{shape}: a matrix does not begin at a multiple of 256 bytes: own kernels multiply there"
+                "cannot use cuBLASLt for {shape}: a matrix is not aligned to 256 bytes; own kernels are used"
             ));
             return Ok(false);
         }
         if !self.shapes.contains_key(&shape) {
             if self.shapes.len() >= SHAPES_MAX {
                 self.note(format!(
-                    "there are more than {SHAPES_MAX} shapes of products: own kernels multiply the rest"
+                    "cannot use cuBLASLt for more than {SHAPES_MAX} shapes; own kernels are used for the others"
                 ));
                 return Ok(false);
             }
-            // The library's calls are for the card whose context is this thread's.
+            // The library uses the current context of this thread.
             device.stream()?;
             let prepared = self.prepare(device, shape, slices)?;
             self.shapes.insert(shape, prepared);
@@ -115,15 +115,15 @@ impl Chosen {
     }
 
     #[track_caller]
-    fn prepare(&mut self, device: &Device, shape: Shape, slices: Slices) -> Result<Option<Prepared>, CudaError> {
+    fn prepare(&mut self, device: &Device, shape: Shape, slices: Slices) -> Result<Option<PreparedProduct>, CudaError> {
         let operation = self.handle.operation(shape.product(), slices.bias)?;
         if let Some(algorithm) = self.kept_algorithm(&operation, shape) {
-            return Ok(Some(Prepared { operation, algorithm }));
+            return Ok(Some(PreparedProduct { operation, algorithm }));
         }
         let proposals = match self.handle.proposals(&operation, self.workspace.bytes()) {
             Ok(proposals) => proposals,
             Err(CudaError::CublasLt { code, .. }) => {
-                self.note(format!("cuBLASLt has no algorithm for {shape} ({code}): own kernels multiply there"));
+                self.note(format!("cannot use cuBLASLt for {shape}: {code}; own kernels are used"));
                 return Ok(None);
             }
             Err(other) => return Err(other),
@@ -131,28 +131,30 @@ impl Chosen {
         let fastest =
             if self.times { self.fastest(device, &operation, &proposals, slices)? } else { proposals.first().copied() };
         if fastest.is_none() {
-            self.note(format!("cuBLASLt has no algorithm for {shape}: own kernels multiply there"));
+            self.note(format!("cannot use cuBLASLt for {shape}: it proposes no algorithm; own kernels are used"));
         }
-        Ok(fastest.map(|algorithm| Prepared { operation, algorithm }))
+        Ok(fastest.map(|algorithm| PreparedProduct { operation, algorithm }))
     }
 
-    /// What the file has for a shape, if the library takes it still.
+    /// The stored algorithm of a shape, if the library still accepts it.
     fn kept_algorithm(&mut self, operation: &Operation, shape: Shape) -> Option<Algorithm> {
         let words = *self.found.get(&shape.to_string())?;
         match self.handle.kept(operation, words) {
             Ok(algorithm) if algorithm.workspace_bytes <= self.workspace.bytes() => Some(algorithm),
             Ok(_) => {
-                self.note(format!("the algorithm kept for {shape} needs more room than there is: chosen anew"));
+                self.note(format!(
+                    "cannot use the stored algorithm for {shape}: its workspace is too large; another one is selected"
+                ));
                 None
             }
             Err(error) => {
-                self.note(format!("cuBLASLt refuses the algorithm kept for {shape} ({error}): chosen anew"));
+                self.note(format!("cannot use the stored algorithm for {shape}: {error}; another one is selected"));
                 None
             }
         }
     }
 
-    /// The proposal that takes least time on these very slices, whose values are lost.
+    /// Returns the proposal that is fastest on these slices, whose contents are overwritten.
     #[track_caller]
     fn fastest(
         &self,
@@ -166,7 +168,7 @@ impl Chosen {
             let multiply = || self.handle.multiply(device, operation, algorithm, slices, self.workspace);
             match timed(device, multiply) {
                 Ok(millis) if fastest.is_none_or(|(least, _)| millis < least) => fastest = Some((millis, *algorithm)),
-                // One that the library proposes and then does not do is none.
+                // An algorithm that the library proposes but cannot run is skipped.
                 Ok(_) | Err(CudaError::CublasLt { .. }) => {}
                 Err(other) => return Err(other),
             }
@@ -174,8 +176,8 @@ impl Chosen {
         Ok(fastest.map(|(_, algorithm)| algorithm))
     }
 
-    /// Nothing is timed from now on, and what was chosen is kept. Where another process was faster its choice is taken,
-    /// so that both can be resumed.
+    /// Ends the timing and stores the selection. If another process has stored one in the meantime, that one is used,
+    /// so that both runs can be resumed.
     pub fn settle(&mut self) {
         self.times = false;
         let Some(kept) = self.kept.clone() else { return };

@@ -1,22 +1,21 @@
-//! Which cuBLASLt a host has, and which one is taken.
+//! Discovery and version check of cuBLASLt.
 
 use std::{fmt, path::Path};
 
-use super::calls::{Handle, Loaded};
+use super::calls::{Handle, LoadedCublasLt};
 use crate::cuda::{
     Device,
     driver::Driver,
-    libraries::{self, Absent, Refused, Wanted},
+    libraries::{self, LibraryError, LibrarySpec, RejectedLibrary},
 };
 
-/// Names the library to take.
+/// Environment variable with the library's path.
 pub const VARIABLE: &str = "HEADROOM_CUBLASLT";
-/// The oldest library that is taken, the first of CUDA 12: of older ones nobody has tried whether they take a driver this
-/// new.
+/// Oldest supported version, the first of CUDA 12. Older versions are untested with drivers this new.
 pub const NEEDED: Version = Version(120_000);
 
-/// Where it is looked for.
-static WANTED: Wanted = Wanted {
+/// File names and locations of the library.
+static WANTED: LibrarySpec = LibrarySpec {
     name: "cuBLASLt",
     variable: VARIABLE,
     files: if cfg!(windows) {
@@ -32,12 +31,12 @@ static WANTED: Wanted = Wanted {
     packages: "nvidia-cublas for CUDA 13, nvidia-cublas-cu12 for 12",
 };
 
-/// A version as the library counts: 120803 is 12.8.3.
+/// A version in the library's encoding: 120803 is 12.8.3.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Version(pub u64);
 
 impl Version {
-    /// 12 of 12.8.3: the CUDA that it is for.
+    /// Major version, which is that of CUDA: 12 in 12.8.3.
     #[must_use]
     pub const fn major(self) -> u64 {
         self.0 / 10_000
@@ -50,23 +49,23 @@ impl fmt::Display for Version {
     }
 }
 
-/// The library that was found.
-pub type Found = libraries::Found<Version>;
+/// A cuBLASLt library that was found.
+pub type LoadedLibrary = libraries::LoadedLibrary<Version>;
 
-/// The library that the variable names, else the first that can be used of those in the usual places.
-pub(super) fn find(device: &Device) -> Result<(Found, Handle), Absent> {
+/// Loads the library named by the environment variable, or else the first usable one found.
+pub(super) fn find(device: &Device) -> Result<(LoadedLibrary, Handle), LibraryError> {
     libraries::find(&WANTED, |library| take(device, library))
 }
 
-/// The library at a path, which has to be usable.
-pub(super) fn named(device: &Device, library: &Path) -> Result<(Found, Handle), Absent> {
-    take(device, library).map_err(|refused| Absent::Named(&WANTED, refused))
+/// Loads the library at a path; an unusable one is an error.
+pub(super) fn named(device: &Device, library: &Path) -> Result<(LoadedLibrary, Handle), LibraryError> {
+    take(device, library).map_err(|refused| LibraryError::Named(&WANTED, refused))
 }
 
-/// Opens a library and has it begin on the card.
-fn take(device: &Device, library: &Path) -> Result<(Found, Handle), Refused> {
-    let refused = |reason: String| Refused { library: library.to_owned(), reason };
-    let loaded = Loaded::open(library.as_os_str()).map_err(refused)?;
+/// Loads a library, checks its version and initializes it on the GPU.
+fn take(device: &Device, library: &Path) -> Result<(LoadedLibrary, Handle), RejectedLibrary> {
+    let refused = |reason: String| RejectedLibrary { library: library.to_owned(), reason };
+    let loaded = LoadedCublasLt::open(library.as_os_str()).map_err(refused)?;
     let version = Version(loaded.version());
     if version < NEEDED {
         return Err(refused(format!("it is version {version}, and {NEEDED} or newer is needed")));
@@ -76,7 +75,7 @@ fn take(device: &Device, library: &Path) -> Result<(Found, Handle), Refused> {
         return Err(refused(format!("it is for CUDA {}, and the driver is for CUDA {driver}", version.major())));
     }
     let handle = loaded.create(device).map_err(|error| refused(error.to_string()))?;
-    Ok((Found { name: WANTED.name, library: library.to_owned(), version }, handle))
+    Ok((LoadedLibrary { name: WANTED.name, library: library.to_owned(), version }, handle))
 }
 
 #[cfg(test)]

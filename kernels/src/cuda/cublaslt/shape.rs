@@ -1,73 +1,73 @@
-//! A product of a run by its sizes, and the same as cuBLASLt sees it.
+//! Shapes of a run's products, and their description for cuBLASLt.
 //!
-//! The library's matrices lie column by column and ours row by row, so that it sees each of ours transposed: `out` (N, OC)
-//! is a matrix of OC rows and N columns, and out = inp x weightᵀ is outᵀ = weight x inpᵀ.
+//! The library's matrices are column-major and ours are row-major, so each of ours appears transposed to the library.
+//! `out` (N, OC) is a matrix of OC rows and N columns, and out = inp x weightᵀ becomes outᵀ = weight x inpᵀ.
 
 use std::fmt;
 
-/// Which product of a linear layer.
+/// Kind of a linear layer's product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Which {
-    /// `out` (N, OC) of `weight` (OC, C) and `inp` (N, C).
+pub enum GemmKind {
+    /// Forward: `out` (N, OC) from `weight` (OC, C) and `inp` (N, C).
     Forward {
-        /// Whether a vector is added.
+        /// Whether a bias is added.
         has_bias: bool,
     },
-    /// The same, added to another (N, OC).
+    /// Forward plus another (N, OC) matrix.
     Residual {
-        /// Whether a vector is added.
+        /// Whether a bias is added.
         has_bias: bool,
     },
-    /// `dinp` (N, C) of `weight` (OC, C) and `dout` (N, OC).
+    /// Gradient of the input: `dinp` (N, C) from `weight` (OC, C) and `dout` (N, OC).
     Rows,
-    /// `dweight` (OC, C) of `inp` (N, C) and `dout` (N, OC).
+    /// Gradient of the weight: `dweight` (OC, C) from `inp` (N, C) and `dout` (N, OC).
     Weight {
-        /// Whether it is added to what is there.
+        /// Whether the result is added to the old values.
         accumulates: bool,
     },
 }
 
-/// A product with its sizes: what an algorithm is chosen for.
+/// A product and its sizes, for which an algorithm is selected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Shape {
-    /// Which.
-    pub which: Which,
-    /// Rows.
+    /// Kind of the product.
+    pub which: GemmKind,
+    /// Number of rows.
     pub n: u64,
-    /// The width of what goes in.
+    /// Input width in channels.
     pub c: u64,
-    /// The width of what comes out.
+    /// Output width in channels.
     pub oc: u64,
 }
 
-/// A shape's name, by which its algorithm is kept.
+/// Formats the name under which the shape's algorithm is stored.
 impl fmt::Display for Shape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = match self.which {
-            Which::Forward { has_bias: false } => "forward",
-            Which::Forward { has_bias: true } => "forward with bias",
-            Which::Residual { has_bias: false } => "forward onto a stream",
-            Which::Residual { has_bias: true } => "forward with bias onto a stream",
-            Which::Rows => "gradient of rows",
-            Which::Weight { accumulates: false } => "gradient of weight",
-            Which::Weight { accumulates: true } => "gradient of weight, added",
+            GemmKind::Forward { has_bias: false } => "forward",
+            GemmKind::Forward { has_bias: true } => "forward with bias",
+            GemmKind::Residual { has_bias: false } => "forward onto a stream",
+            GemmKind::Residual { has_bias: true } => "forward with bias onto a stream",
+            GemmKind::Rows => "gradient of rows",
+            GemmKind::Weight { accumulates: false } => "gradient of weight",
+            GemmKind::Weight { accumulates: true } => "gradient of weight, added",
         };
         write!(f, "{name}, N {}, C {}, OC {}", self.n, self.c, self.oc)
     }
 }
 
-/// A product in the library's view: `rows` x `columns`, summed over `depth`.
+/// A product as cuBLASLt sees it: `rows` x `columns`, summed over `depth`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Product {
     /// Rows of the result.
     pub rows: u64,
     /// Columns of the result.
     pub columns: u64,
-    /// What is summed over.
+    /// Length of the sums.
     pub depth: u64,
-    /// Whether the first matrix lies as (depth, rows).
+    /// Whether the first matrix is stored as (depth, rows).
     pub a_is_transposed: bool,
-    /// Whether the second matrix lies as (columns, depth).
+    /// Whether the second matrix is stored as (columns, depth).
     pub b_is_transposed: bool,
     /// Whether the result is added to a third matrix.
     pub adds: bool,
@@ -75,34 +75,33 @@ pub struct Product {
     pub is_wide: bool,
 }
 
-/// Where a product's matrices begin in the card's memory.
+/// Addresses of a product's matrices in GPU memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Slices {
-    /// The first matrix.
+    /// First matrix.
     pub a: u64,
-    /// The second.
+    /// Second matrix.
     pub b: u64,
-    /// The one that is added to; the result where there is none.
+    /// Matrix to add. Equals `out` without one.
     pub c: u64,
-    /// The result.
+    /// Result.
     pub out: u64,
-    /// The vector that is added.
+    /// Bias vector.
     pub bias: Option<u64>,
 }
 
-/// What the library takes for granted of where matrices begin, as long as nobody tells it less; a run's arena gives twice
-/// that.
+/// Alignment in bytes that the library assumes unless a smaller one is set. A run's arena aligns to twice as much.
 const ALIGNMENT: u64 = 256;
 
 impl Slices {
-    /// Whether all begin where the library's algorithms need it.
+    /// Whether all addresses have the alignment that the library assumes.
     pub fn are_aligned(&self) -> bool {
         [self.a, self.b, self.c, self.out].iter().chain(&self.bias).all(|address| address.is_multiple_of(ALIGNMENT))
     }
 }
 
 impl Shape {
-    /// In the library's view.
+    /// The product as cuBLASLt sees it.
     pub fn product(self) -> Product {
         let Self { which, n, c, oc } = self;
         let forward = |adds| Product {
@@ -115,9 +114,9 @@ impl Shape {
             is_wide: false,
         };
         match which {
-            Which::Forward { .. } => forward(false),
-            Which::Residual { .. } => forward(true),
-            Which::Rows => Product {
+            GemmKind::Forward { .. } => forward(false),
+            GemmKind::Residual { .. } => forward(true),
+            GemmKind::Rows => Product {
                 rows: c,
                 columns: n,
                 depth: oc,
@@ -126,7 +125,7 @@ impl Shape {
                 adds: false,
                 is_wide: false,
             },
-            Which::Weight { accumulates } => Product {
+            GemmKind::Weight { accumulates } => Product {
                 rows: c,
                 columns: oc,
                 depth: n,

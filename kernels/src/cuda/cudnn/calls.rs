@@ -1,12 +1,12 @@
-//! cuDNN's calls, each once: results checked, what it gives out given back when it is dropped.
+//! Safe wrappers of cuDNN's functions: results are checked, and objects are destroyed on drop.
 //!
-//! Declared by hand, after NVIDIA's documentation of the graph API; the numbers are those of cudnn_graph.h, the same in all
-//! of cuDNN 9.
+//! The declarations follow NVIDIA's documentation of the graph API. The constants are those of cudnn_graph.h, unchanged
+//! in all of cuDNN 9.
 //!
-//! SAFETY, of every call here: the library is loaded and stays, and its functions are what its documentation says;
-//! handles and descriptors are those that it gave and that are not given back yet, as only the owners here make and end
-//! them; pointers are to as many values of the type as are named beside them, which the library copies, or writes, before
-//! it returns.
+//! SAFETY, of every call here: the library is never unloaded, and its functions have the documented types. Handles and
+//! descriptors come from the library and are not destroyed yet, as only the owners in this module create and destroy
+//! them. Pointers refer to as many values of the type as are passed with them, which the library copies or writes
+//! before it returns.
 
 use std::{
     ffi::{CStr, OsStr, c_char, c_int, c_void},
@@ -16,8 +16,8 @@ use std::{
 
 use crate::cuda::{
     CudaError, Device,
-    device::Opened,
-    error::{At, Code},
+    device::DeviceState,
+    error::{Code, SourceLocation},
     libraries::loaded::{self, functions},
 };
 
@@ -26,12 +26,12 @@ type Status = c_int;
 
 /// CUDNN_STATUS_SUCCESS.
 const SUCCESS: Status = 0;
-/// A message of the library's, at most: it cuts longer ones.
+/// Maximum size of the library's error message in bytes; longer ones are truncated.
 const MESSAGE_BYTES: usize = 512;
-/// Engines that are asked for at most: behind the first few there is none that is faster.
+/// Maximum number of engines requested; later ones are not faster.
 const ENGINES_MAX: usize = 8;
 
-/// cudnnBackendDescriptorType_t, as far as it is used.
+/// cudnnBackendDescriptorType_t, limited to the values in use.
 #[derive(Clone, Copy, Debug)]
 #[repr(i32)]
 pub enum Kind {
@@ -51,7 +51,7 @@ pub enum Kind {
     DeviceProperties = 38,
 }
 
-/// cudnnBackendAttributeName_t, likewise.
+/// cudnnBackendAttributeName_t, limited to the values in use.
 #[derive(Clone, Copy, Debug)]
 #[repr(i32)]
 pub enum Name {
@@ -97,7 +97,7 @@ pub enum Name {
     DevicePropertiesJson = 2702,
 }
 
-/// cudnnBackendAttributeType_t: what an attribute's values are.
+/// cudnnBackendAttributeType_t: element type of an attribute's values.
 #[derive(Clone, Copy, Debug)]
 #[repr(i32)]
 enum Type {
@@ -113,7 +113,7 @@ enum Type {
     Char = 24,
 }
 
-/// An enumeration of the library's that is a value of an attribute.
+/// An attribute value of one of the library's enumerations.
 #[derive(Clone, Copy, Debug)]
 pub enum Word {
     /// cudnnDataType_t.
@@ -126,12 +126,12 @@ pub enum Word {
     HeuristicsMode(i32),
 }
 
-/// Where something lies that a plan is executed with.
+/// Location of a tensor or number that a plan is executed with.
 #[derive(Clone, Copy, Debug)]
-pub enum Place<'a> {
-    /// In the card's memory.
-    OnCard(u64),
-    /// A number in ours, which is read as the plan is executed.
+pub enum TensorLocation<'a> {
+    /// Address in GPU memory.
+    OnGpu(u64),
+    /// A number in host memory, read when the plan is executed.
     Here(&'a f32),
 }
 
@@ -151,22 +151,22 @@ functions! {
 }
 
 impl Functions {
-    /// Turns the library's answer to a call into a result.
+    /// Converts the status of a library call to a result.
     #[track_caller]
     fn answer(&self, call: &'static str, status: Status) -> Result<(), CudaError> {
         if status == SUCCESS {
             return Ok(());
         }
-        Err(CudaError::Cudnn { call, code: self.code(status), at: At::caller() })
+        Err(CudaError::Cudnn { call, code: self.code(status), at: SourceLocation::caller() })
     }
 
     fn code(&self, status: Status) -> Code {
-        // SAFETY: as of every call; the text is the library's own and stays.
+        // SAFETY: as of every call; the text is static in the library.
         let name = unsafe { (self.status_name)(status) };
-        // SAFETY: a text of the library's, with its end.
+        // SAFETY: a null-terminated text of the library.
         let name = (!name.is_null()).then(|| unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned());
         let mut message = [0_u8; MESSAGE_BYTES];
-        // SAFETY: as of every call; there is room for as many bytes, and the last stays 0.
+        // SAFETY: as of every call; the buffer has that many bytes, and its last byte stays 0.
         unsafe { (self.last_error)(message.as_mut_ptr().cast(), MESSAGE_BYTES - 1) };
         let message = CStr::from_bytes_until_nul(&message).map(|text| text.to_string_lossy().trim().to_owned());
         let name = name.unwrap_or_else(|| "unknown".to_owned());
@@ -175,42 +175,42 @@ impl Functions {
     }
 }
 
-/// The library, which stays once it is loaded.
+/// The loaded library, which is never unloaded.
 #[derive(Clone, Copy, Debug)]
-pub struct Loaded(Functions);
+pub struct LoadedCudnn(Functions);
 
-impl Loaded {
-    /// Opens a library and finds all that is called here.
+impl LoadedCudnn {
+    /// Loads the library and looks up its functions.
     ///
     /// # Errors
-    /// The loader's words: it is not there, it is no library of this machine, or a function is missing.
+    /// The loader's message: the file does not exist, is not a library for this machine, or lacks a function.
     pub fn open(path: &OsStr) -> Result<Self, String> {
         // SAFETY: symbols of these names are cuDNN's.
         loaded::open(path, |library| unsafe { Functions::of(library) }).map(Self)
     }
 
-    /// As 91900 for 9.19.0.
+    /// Version of the library: 91900 for 9.19.0.
     pub fn version(self) -> u64 {
         // SAFETY: as of every call.
         unsafe { (self.0.version)() as u64 }
     }
 
-    /// The library's own state on a card, whose stream it launches into.
+    /// Creates the library's handle on a GPU, which launches into the device's stream.
     #[track_caller]
     pub fn create(self, device: &Device) -> Result<Handle, CudaError> {
         let stream = device.stream()?.raw();
         let mut raw = ptr::null_mut();
         // SAFETY: as of every call.
         let status = unsafe { (self.0.create)(&raw mut raw) };
-        device.told(self.0.answer("cudnnCreate", status))?;
+        device.record_fault(self.0.answer("cudnnCreate", status))?;
         let handle = Handle { functions: self.0, raw, device: device.opened() };
-        // SAFETY: as of every call; the stream is the card's and stays as long as it is open.
+        // SAFETY: as of every call; the stream lives as long as the device is open.
         let status = unsafe { (self.0.set_stream)(raw, stream) };
-        device.told(self.0.answer("cudnnSetStream", status))?;
+        device.record_fault(self.0.answer("cudnnSetStream", status))?;
         Ok(handle)
     }
 
-    /// A card that is not here, by its properties as the library writes them.
+    /// Describes a GPU that is not present by its properties, in the library's format.
     #[track_caller]
     pub fn described(self, json: &str) -> Result<Descriptor, CudaError> {
         let mut properties = Descriptor::new(self.0, Kind::DeviceProperties)?;
@@ -220,51 +220,52 @@ impl Loaded {
     }
 }
 
-/// The library's state on a card.
+/// The library's handle on a GPU.
 #[derive(Debug)]
 pub struct Handle {
     functions: Functions,
     raw: Raw,
-    device: Arc<Opened>,
+    device: Arc<DeviceState>,
 }
 
-// SAFETY: the library's calls may come from any thread whose context is the card's; whoever owns the handle binds it.
+// SAFETY: the library may be called from any thread whose current context is the GPU's; the owner of the handle binds
+// it.
 unsafe impl Send for Handle {}
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        // The thread may be another than the one that made it.
+        // This thread may not be the one that created the handle.
         if self.device.bind().is_ok() {
-            // SAFETY: as of every call. After a fault it fails, and there is nobody left to tell.
+            // SAFETY: as of every call. After a fault the call fails, which cannot be reported from here.
             unsafe { (self.functions.destroy)(self.raw) };
         }
     }
 }
 
 impl Handle {
-    /// Computes a plan, after all that was launched before. What lies on the card is read and written there.
+    /// Executes a plan after all previously launched work. GPU addresses in the pack are accessed by the GPU only.
     #[track_caller]
     pub fn execute(&self, device: &Device, plan: &Descriptor, pack: &Descriptor) -> Result<(), CudaError> {
-        // The library's calls are for the card whose context is this thread's.
+        // The library uses the current context of this thread.
         device.stream()?;
         device.has_launched("cudnnBackendExecute");
         // SAFETY: as of every call.
         let status = unsafe { (self.functions.execute)(self.raw, plan.raw, pack.raw) };
-        device.told(self.functions.answer("cudnnBackendExecute", status))?;
+        device.record_fault(self.functions.answer("cudnnBackendExecute", status))?;
         if device.waits_for_each() { device.synchronize() } else { Ok(()) }
     }
 }
 
-/// For which card something is made.
+/// The GPU that a descriptor is made for.
 #[derive(Clone, Copy, Debug)]
-pub enum For<'a> {
-    /// One that is here.
+pub enum DescriptorGpu<'a> {
+    /// A present GPU.
     Here(&'a Handle),
-    /// One that is described.
+    /// A described GPU.
     Elsewhere(&'a Descriptor),
 }
 
-impl For<'_> {
+impl DescriptorGpu<'_> {
     const fn functions(self) -> Functions {
         match self {
             Self::Here(handle) => handle.functions,
@@ -273,19 +274,19 @@ impl For<'_> {
     }
 }
 
-/// A descriptor of the library's.
+/// A backend descriptor of the library.
 #[derive(Debug)]
 pub struct Descriptor {
     functions: Functions,
     raw: Raw,
 }
 
-// SAFETY: descriptors belong to no thread; whoever owns one is the only one who uses it.
+// SAFETY: descriptors are not tied to a thread, and only the owner uses them.
 unsafe impl Send for Descriptor {}
 
 impl Drop for Descriptor {
     fn drop(&mut self) {
-        // SAFETY: as of every call. A refusal has nobody to be told to.
+        // SAFETY: as of every call. A failure cannot be reported from here.
         unsafe { (self.functions.descriptor_destroy)(self.raw) };
     }
 }
@@ -300,33 +301,33 @@ impl Descriptor {
         Ok(Self { functions, raw })
     }
 
-    /// An empty one.
+    /// Creates an empty descriptor.
     #[track_caller]
-    pub fn of(whom: For<'_>, kind: Kind) -> Result<Self, CudaError> {
+    pub fn of(whom: DescriptorGpu<'_>, kind: Kind) -> Result<Self, CudaError> {
         Self::new(whom.functions(), kind)
     }
 
     #[track_caller]
     fn set_values<T>(&mut self, name: Name, of: Type, values: &[T]) -> Result<(), CudaError> {
         let n = i64::try_from(values.len()).unwrap_or(i64::MAX);
-        // SAFETY: as of every call; each `Type` is given with values of that type by the functions below alone.
+        // SAFETY: as of every call; the functions below pass each `Type` with values of that type only.
         let status = unsafe { (self.functions.set)(self.raw, name as c_int, of as c_int, n, values.as_ptr().cast()) };
         self.functions.answer("cudnnBackendSetAttribute", status)
     }
 
-    /// Integers.
+    /// Sets integers.
     #[track_caller]
     pub fn set_i64s(&mut self, name: Name, values: &[i64]) -> Result<(), CudaError> {
         self.set_values(name, Type::Int64, values)
     }
 
-    /// A truth; it is a byte.
+    /// Sets a boolean, which is one byte.
     #[track_caller]
     pub fn set_bool(&mut self, name: Name, value: bool) -> Result<(), CudaError> {
         self.set_values(name, Type::Boolean, &[value])
     }
 
-    /// A value of an enumeration.
+    /// Sets a value of an enumeration.
     #[track_caller]
     pub fn set_word(&mut self, name: Name, word: Word) -> Result<(), CudaError> {
         let (of, value) = match word {
@@ -338,7 +339,7 @@ impl Descriptor {
         self.set_values(name, of, &[value])
     }
 
-    /// Other descriptors, which are finalized.
+    /// Sets other descriptors, which must be finalized.
     #[track_caller]
     pub fn set_descriptors<'a>(
         &mut self,
@@ -349,27 +350,27 @@ impl Descriptor {
         self.set_values(name, Type::Descriptor, &raw)
     }
 
-    /// Where tensors lie, and numbers.
+    /// Sets the locations of tensors and numbers.
     #[track_caller]
-    pub fn set_places(&mut self, name: Name, values: &[Place<'_>]) -> Result<(), CudaError> {
-        let pointer = |place: &Place<'_>| match place {
-            Place::OnCard(address) => ptr::without_provenance_mut(usize::try_from(*address).unwrap_or(0)),
-            Place::Here(number) => ptr::from_ref::<f32>(number).cast_mut().cast(),
+    pub fn set_places(&mut self, name: Name, values: &[TensorLocation<'_>]) -> Result<(), CudaError> {
+        let pointer = |place: &TensorLocation<'_>| match place {
+            TensorLocation::OnGpu(address) => ptr::without_provenance_mut(usize::try_from(*address).unwrap_or(0)),
+            TensorLocation::Here(number) => ptr::from_ref::<f32>(number).cast_mut().cast(),
         };
         let raw: Vec<Raw> = values.iter().map(pointer).collect();
         self.set_values(name, Type::Pointer, &raw)
     }
 
-    /// The card that it is for, where that is here.
+    /// Sets the handle of the GPU, if it is present.
     #[track_caller]
-    pub fn set_card(&mut self, name: Name, whom: For<'_>) -> Result<(), CudaError> {
+    pub fn set_gpu(&mut self, name: Name, whom: DescriptorGpu<'_>) -> Result<(), CudaError> {
         match whom {
-            For::Here(handle) => self.set_values(name, Type::Handle, &[handle.raw]),
-            For::Elsewhere(_) => Ok(()),
+            DescriptorGpu::Here(handle) => self.set_values(name, Type::Handle, &[handle.raw]),
+            DescriptorGpu::Elsewhere(_) => Ok(()),
         }
     }
 
-    /// Nothing is set from then on, and it may be used.
+    /// Finalizes the descriptor: it is read-only from then on and can be used.
     #[track_caller]
     pub fn finalize(&mut self) -> Result<(), CudaError> {
         // SAFETY: as of every call.
@@ -377,19 +378,19 @@ impl Descriptor {
         self.functions.answer("cudnnBackendFinalize", status)
     }
 
-    /// An integer.
+    /// Reads an integer.
     #[track_caller]
     pub fn i64(&self, name: Name) -> Result<i64, CudaError> {
         let (mut value, mut n) = (0_i64, 0_i64);
         let into = (&raw mut value).cast();
-        // SAFETY: as of every call; there is room for one.
+        // SAFETY: as of every call; the buffer holds one value.
         let status =
             unsafe { (self.functions.get)(self.raw, name as c_int, Type::Int64 as c_int, 1, &raw mut n, into) };
         self.functions.answer("cudnnBackendGetAttribute", status)?;
         Ok(value)
     }
 
-    /// Configurations of engines that heuristics propose, those first that are expected to be fastest.
+    /// Reads the proposed engine configurations, in order of expected speed.
     #[track_caller]
     pub fn engines(&self) -> Result<Vec<Self>, CudaError> {
         let made = |_| Self::new(self.functions, Kind::EngineConfig);
@@ -397,7 +398,7 @@ impl Descriptor {
         let mut raw: Vec<Raw> = engines.iter().map(|engine| engine.raw).collect();
         let (name, of, mut n) = (Name::HeuristicsResults as c_int, Type::Descriptor as c_int, 0_i64);
         let asked = i64::try_from(ENGINES_MAX).unwrap_or(0);
-        // SAFETY: as of every call; the library fills the descriptors that stand there.
+        // SAFETY: as of every call; the library fills the descriptors in the array.
         let status = unsafe { (self.functions.get)(self.raw, name, of, asked, &raw mut n, raw.as_mut_ptr().cast()) };
         self.functions.answer("cudnnBackendGetAttribute", status)?;
         engines.truncate(usize::try_from(n).unwrap_or(0));

@@ -1,4 +1,4 @@
-//! Whether two ways compute the same: random numbers on the card, and results held against each other.
+//! Comparison of two implementations: random inputs on the GPU, and the distance of the results.
 
 use std::fmt;
 
@@ -7,13 +7,13 @@ use crate::{
     rng,
 };
 
-/// By how much two results may differ, in their length: both round to 16 bits, results and what they are made of, each by
-/// 2^-9 of itself at most, and add up in other orders. A mask, a factor or an address that is wrong differs by about 1.
+/// Maximum relative L2 distance of two results. Both round results and intermediate values to 16 bits, each by at most
+/// 2^-9 relative, and sum in different orders. A wrong mask, factor or address gives a distance of about 1.
 const TOLERANCE: f64 = 0.02;
-/// What random numbers lie within.
+/// Bound of the random numbers' absolute values.
 const SPREAD: f32 = 2.0;
 
-/// Fills a tensor with numbers as even as a hash of their places, sequence by sequence; `len` elements each.
+/// Fills a tensor with uniform numbers, sequence by sequence of `len` elements. A number is a hash of its index.
 #[track_caller]
 pub fn fill(device: &Device, tensor: Slice<Bf16>, len: u64, key: u32) -> Result<(), CudaError> {
     for first in 0..tensor.len() / len.max(1) {
@@ -29,14 +29,14 @@ pub fn fill(device: &Device, tensor: Slice<Bf16>, len: u64, key: u32) -> Result<
     Ok(())
 }
 
-/// Sequences that are compared: the first, one within, and the last.
+/// Indices of the compared sequences: the first, the middle and the last.
 pub fn picked(n: u64) -> Vec<u64> {
     let mut picked = vec![0, n / 2, n.saturating_sub(1)];
     picked.dedup();
     picked
 }
 
-/// By how much results differ from ours.
+/// Relative L2 distance of two results.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Difference(f64);
 
@@ -46,7 +46,7 @@ impl fmt::Display for Difference {
     }
 }
 
-/// By how much, where that is more than roundings; a result that is no number differs from any.
+/// Returns the distance if it exceeds [`TOLERANCE`]. NaN in a result always does.
 pub fn differs(ours: impl Iterator<Item = f32>, theirs: impl Iterator<Item = f32>) -> Option<Difference> {
     let (mut length, mut distance) = (0.0, 0.0);
     for (ours, theirs) in ours.zip(theirs).map(|(ours, theirs)| (f64::from(ours), f64::from(theirs))) {

@@ -1,20 +1,21 @@
-//! Which cuDNN a host has, and which one is taken.
+//! Discovery and version check of cuDNN.
 
 use std::{fmt, path::Path};
 
-use super::calls::{Handle, Loaded};
+use super::calls::{Handle, LoadedCudnn};
 use crate::cuda::{
     CudaError, Device,
-    libraries::{self, Absent, Refused, Wanted},
+    libraries::{self, LibraryError, LibrarySpec, RejectedLibrary},
 };
 
-/// Names the library to take.
+/// Environment variable with the library's path.
 pub const VARIABLE: &str = "HEADROOM_CUDNN";
-/// The oldest library that is taken: of older ones nobody has tried whether they take the graphs.
+/// Oldest supported version; older ones are untested with these graphs.
 pub const NEEDED: Version = Version(91_000);
 
-/// Where it is looked for. Its name does not tell for which CUDA it is: one for a newer driver fails as it begins.
-static WANTED: Wanted = Wanted {
+/// File names and locations of the library. The name does not contain the CUDA version; a library for a newer driver
+/// fails to initialize.
+static WANTED: LibrarySpec = LibrarySpec {
     name: "cuDNN",
     variable: VARIABLE,
     files: if cfg!(windows) { &["cudnn64_9.dll"] } else { &["libcudnn.so.9"] },
@@ -22,7 +23,7 @@ static WANTED: Wanted = Wanted {
     packages: "nvidia-cudnn-cu13 for CUDA 13, nvidia-cudnn-cu12 for 12",
 };
 
-/// A version as the library counts: 91900 is 9.19.0.
+/// A version in the library's encoding: 91900 is 9.19.0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Version(pub u64);
 
@@ -32,37 +33,37 @@ impl fmt::Display for Version {
     }
 }
 
-/// The library that was found.
-pub type Found = libraries::Found<Version>;
+/// A cuDNN library that was found.
+pub type LoadedLibrary = libraries::LoadedLibrary<Version>;
 
-/// Opens a library, without a card.
+/// Loads a library without a GPU.
 ///
 /// # Errors
-/// It is none, or too old.
-pub fn open(library: &Path) -> Result<(Found, Loaded), Refused> {
-    let refused = |reason: String| Refused { library: library.to_owned(), reason };
-    let loaded = Loaded::open(library.as_os_str()).map_err(refused)?;
+/// The file is not a cuDNN library, or it is too old.
+pub fn open(library: &Path) -> Result<(LoadedLibrary, LoadedCudnn), RejectedLibrary> {
+    let refused = |reason: String| RejectedLibrary { library: library.to_owned(), reason };
+    let loaded = LoadedCudnn::open(library.as_os_str()).map_err(refused)?;
     let version = Version(loaded.version());
     if version < NEEDED {
         return Err(refused(format!("it is version {version}, and {NEEDED} or newer is needed")));
     }
-    Ok((Found { name: WANTED.name, library: library.to_owned(), version }, loaded))
+    Ok((LoadedLibrary { name: WANTED.name, library: library.to_owned(), version }, loaded))
 }
 
-/// The library that the variable names, else the first that can be used of those in the usual places.
-pub(super) fn find(device: &Device) -> Result<(Found, Handle), Absent> {
+/// Loads the library named by the environment variable, or else the first usable one found.
+pub(super) fn find(device: &Device) -> Result<(LoadedLibrary, Handle), LibraryError> {
     libraries::find(&WANTED, |library| begin(device, library))
 }
 
-/// The library at a path, which has to be usable.
-pub(super) fn named(device: &Device, library: &Path) -> Result<(Found, Handle), Absent> {
-    begin(device, library).map_err(|refused| Absent::Named(&WANTED, refused))
+/// Loads the library at a path; an unusable one is an error.
+pub(super) fn named(device: &Device, library: &Path) -> Result<(LoadedLibrary, Handle), LibraryError> {
+    begin(device, library).map_err(|refused| LibraryError::Named(&WANTED, refused))
 }
 
-/// Opens a library and has it begin on the card.
-fn begin(device: &Device, library: &Path) -> Result<(Found, Handle), Refused> {
+/// Loads a library and initializes it on the GPU.
+fn begin(device: &Device, library: &Path) -> Result<(LoadedLibrary, Handle), RejectedLibrary> {
     let (found, loaded) = open(library)?;
-    let refused = |error: CudaError| Refused { library: library.to_owned(), reason: error.to_string() };
+    let refused = |error: CudaError| RejectedLibrary { library: library.to_owned(), reason: error.to_string() };
     Ok((found, loaded.create(device).map_err(refused)?))
 }
 

@@ -1,9 +1,9 @@
-//! Attention as cuDNN is told of it: a graph of operations on tensors of four axes, which the library knows again and has
-//! kernels for. Nothing here calls it.
+//! Attention as a cuDNN graph: operations on tensors of four axes, which the library matches to its kernels. Nothing
+//! here calls the library.
 //!
-//! The graphs are those that NVIDIA's own cudnn-frontend writes for `sdpa` and `sdpa_backward` with a causal mask and
-//! deterministic sums (its 1.22, `scaled_dot_product_flash_attention.h`); the engines of cuDNN 9 match them by form, so
-//! that a node more or less, or another order of a mask, is a graph that none takes.
+//! The graphs are those that NVIDIA's cudnn-frontend builds for `sdpa` and `sdpa_backward` with a causal mask and
+//! deterministic sums (version 1.22, `scaled_dot_product_flash_attention.h`). The engines of cuDNN 9 match graphs by
+//! form: an additional node, a missing node or a mask at another position makes a graph unsupported.
 
 /// cudnnDataType_t.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub enum DataType {
     Bool = 11,
 }
 
-/// cudnnPointwiseMode_t, as far as it is used.
+/// cudnnPointwiseMode_t, limited to the values in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub enum Mode {
@@ -26,13 +26,13 @@ pub enum Mode {
     Exp = 13,
     Log = 15,
     GreaterOrEqual = 303,
-    /// A position along an axis.
+    /// Index of an element along an axis.
     Index = 501,
-    /// X where T is true, else B.
+    /// X if T is true, else B.
     Select = 601,
 }
 
-/// cudnnReduceTensorOp_t, likewise.
+/// cudnnReduceTensorOp_t, limited to the values in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub enum Reduce {
@@ -40,7 +40,7 @@ pub enum Reduce {
     Max = 3,
 }
 
-/// What comes from outside of a graph, or is left there.
+/// Meaning of a graph's input or output.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Role {
     Queries,
@@ -49,60 +49,60 @@ pub enum Role {
     Out,
     Lse,
     DOut,
-    /// A row's product of its result and the gradient of that.
+    /// Dot product of each row of `Out` with its gradient.
     Rows,
     DQueries,
     DKeys,
     DValues,
-    /// A number, the same for all.
+    /// A scalar constant.
     Number(f32),
 }
 
-/// A tensor, by its place in the graph's list.
+/// Index of a tensor in the graph.
 pub type Id = usize;
 
-/// A tensor of (B, NH, rows, columns).
+/// A tensor (B, NH, rows, columns).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tensor {
     pub dims: [i64; 4],
     pub strides: [i64; 4],
     pub of: DataType,
-    /// None where it is between two operations alone.
+    /// `None` for an intermediate tensor.
     pub role: Option<Role>,
 }
 
-/// An operation.
+/// An operation of the graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Node {
-    /// `c` = `a` x `b`, by the last two axes.
+    /// `c` = `a` x `b`, over the last two axes.
     Matmul { a: Id, b: Id, c: Id },
-    /// Element by element, where an axis of 1 goes with any.
+    /// Elementwise operation; axes of length 1 are broadcast.
     Pointwise { mode: Mode, x: Id, b: Option<Id>, t: Option<Id>, y: Id, axis: Option<i64>, math: DataType },
-    /// Over the last axis.
+    /// Reduction over the last axis.
     Reduction { op: Reduce, x: Id, y: Id },
-    /// The same elements under other strides.
+    /// The same elements with other strides.
     Reshape { x: Id, y: Id },
 }
 
-/// The sizes of attention.
+/// Sizes of attention.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sizes {
-    /// Sequences.
+    /// Number of sequences.
     pub b: i64,
-    /// Heads.
+    /// Number of heads.
     pub nh: i64,
-    /// Tokens a sequence.
+    /// Tokens per sequence.
     pub t: i64,
-    /// Channels a head.
+    /// Channels per head.
     pub hs: i64,
-    /// What scores are multiplied with.
+    /// Factor of the scores.
     pub scale: f32,
 }
 
-/// What takes a score out: its exponential is 0. Engines before 9.10 wanted the lowest number instead.
+/// Value of masked scores, whose exponential is 0. Engines before 9.10 required the lowest finite number instead.
 const MASKED: f32 = f32::NEG_INFINITY;
 
-/// A graph.
+/// A graph of operations for cuDNN.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Graph {
     pub tensors: Vec<Tensor>,
@@ -111,7 +111,7 @@ pub struct Graph {
 }
 
 impl Graph {
-    /// Causal attention: `qkv` (B, T, 3, NH, HS) → `out` (B, T, NH, HS), `lse` (B, NH, T).
+    /// Builds causal attention: `qkv` (B, T, 3, NH, HS) → `out` (B, T, NH, HS), `lse` (B, NH, T).
     pub fn forward(sizes: Sizes) -> Self {
         let mut graph = Self { tensors: vec![], nodes: vec![], sizes };
         let (queries, keys) = (graph.part(Role::Queries, false), graph.part(Role::Keys, true));
@@ -131,7 +131,8 @@ impl Graph {
         graph
     }
 
-    /// Its gradient: `dout`, `out` and `lse` → `dqkv`, with `rows` (B, NH, T) in between.
+    /// Builds the gradient of [`Self::forward`]: `dout`, `out` and `lse` → `dqkv`, with the intermediate `rows` (B, NH,
+    /// T).
     pub fn backward(sizes: Sizes) -> Self {
         let mut graph = Self { tensors: vec![], nodes: vec![], sizes };
         let (queries, keys) = (graph.part(Role::Queries, false), graph.part(Role::Keys, true));
@@ -139,17 +140,17 @@ impl Graph {
         let (out, dout) = (graph.of_heads(Role::Out), graph.of_heads(Role::DOut));
         let lse = graph.rows(Some(Role::Lse));
 
-        // A row's product of its result and the gradient of that.
+        // Dot product of each row of `out` with its gradient.
         let Sizes { b, nh, t, hs, scale } = sizes;
-        let products = graph.tensor([b, nh, t, hs], [nh * t * hs, t * hs, nh * hs, 1], DataType::F32, None);
-        graph.pointwise_into(Mode::Mul, dout, Some(out), products);
-        let sums = graph.reduced(Reduce::Sum, products);
-        // With dropout its share would stand there.
+        let gemm = graph.tensor([b, nh, t, hs], [nh * t * hs, t * hs, nh * hs, 1], DataType::F32, None);
+        graph.pointwise_into(Mode::Mul, dout, Some(out), gemm);
+        let sums = graph.reduced(Reduce::Sum, gemm);
+        // With dropout this factor would be the kept share.
         let one = graph.number(1.0);
         let rows = graph.rows(Some(Role::Rows));
         graph.pointwise_into(Mode::Mul, sums, Some(one), rows);
 
-        // Weights, and the gradient of values.
+        // Attention weights, and the gradient of the values.
         let factor = graph.number(scale);
         let scores = graph.product_of_rows(queries, keys);
         let scores = graph.pointwise(Mode::Mul, scores, Some(factor), DataType::F32);
@@ -160,7 +161,7 @@ impl Graph {
         let dvalues = graph.part(Role::DValues, false);
         graph.nodes.push(Node::Matmul { a: turned, b: dout, c: dvalues });
 
-        // The gradient of scores, then of keys and of queries.
+        // Gradients of the scores, the keys and the queries.
         let dweights = graph.product_of_rows(dout, values);
         let less = graph.pointwise(Mode::Sub, dweights, Some(rows), DataType::F32);
         let dscores = graph.pointwise(Mode::Mul, less, Some(weights), DataType::F32);
@@ -184,7 +185,7 @@ impl Graph {
         self.tensor([1; 4], [1; 4], DataType::F32, Some(Role::Number(value)))
     }
 
-    /// Queries, keys or values among all three, or their gradients; turned, its last two axes have changed places.
+    /// Queries, keys or values within QKV, or their gradients. `is_turned` swaps the last two axes.
     fn part(&mut self, role: Role, is_turned: bool) -> Id {
         let Sizes { b, nh, t, hs, .. } = self.sizes;
         let token = 3 * nh * hs;
@@ -194,19 +195,19 @@ impl Graph {
         self.tensor(dims, strides, DataType::Bf16, Some(role))
     }
 
-    /// (B, T, NH, HS), as it lies in memory.
+    /// A tensor stored as (B, T, NH, HS).
     fn of_heads(&mut self, role: Role) -> Id {
         let Sizes { b, nh, t, hs, .. } = self.sizes;
         self.tensor([b, nh, t, hs], [t * nh * hs, hs, nh * hs, 1], DataType::Bf16, Some(role))
     }
 
-    /// A number for each row.
+    /// A float32 number per row.
     fn rows(&mut self, role: Option<Role>) -> Id {
         let Sizes { b, nh, t, .. } = self.sizes;
         self.tensor([b, nh, t, 1], [nh * t, t, 1, 1], DataType::F32, role)
     }
 
-    /// A number for each query and key.
+    /// A number per pair of query and key.
     fn square(&mut self, of: DataType) -> Id {
         let Sizes { b, nh, t, .. } = self.sizes;
         self.tensor([b, nh, t, t], [nh * t * t, t * t, t, 1], of, None)
@@ -219,16 +220,16 @@ impl Graph {
     }
 
     fn scores(&mut self, queries: Id, keys: Id) -> Id {
-        let products = self.product_of_rows(queries, keys);
+        let gemm = self.product_of_rows(queries, keys);
         let factor = self.number(self.sizes.scale);
-        self.pointwise(Mode::Mul, products, Some(factor), DataType::F32)
+        self.pointwise(Mode::Mul, gemm, Some(factor), DataType::F32)
     }
 
     fn pointwise_into(&mut self, mode: Mode, x: Id, b: Option<Id>, y: Id) {
         self.nodes.push(Node::Pointwise { mode, x, b, t: None, y, axis: None, math: DataType::F32 });
     }
 
-    /// Into a tensor of the first one's form.
+    /// Adds an operation into a new tensor with the form of `x`.
     fn pointwise(&mut self, mode: Mode, x: Id, b: Option<Id>, of: DataType) -> Id {
         let Tensor { dims, strides, .. } = self.tensors[x];
         let y = self.tensor(dims, strides, of, None);
@@ -249,7 +250,7 @@ impl Graph {
         y
     }
 
-    /// Keeps what a query may look at: keys up to its own place.
+    /// Applies the causal mask: keeps keys up to the query's own position.
     fn masked(&mut self, x: Id) -> Id {
         let [row, column] = [2, 3].map(|axis| {
             let y = self.square(DataType::I32);

@@ -1,52 +1,52 @@
-//! A graph as the library is to compute it: handed over, an engine of its proposals taken, and executed.
+//! Execution plans: a graph is passed to the library, an engine is selected from its proposals, and executed.
 
 use super::{
-    calls::{Descriptor, For, Handle, Kind, Name, Place, Word},
+    calls::{Descriptor, DescriptorGpu, Handle, Kind, Name, TensorLocation, Word},
     graph::{DataType, Graph, Node, Role, Tensor},
 };
 use crate::cuda::{CudaError, Device, Slice};
 
-/// CUDNN_HEUR_MODE_A: the library's best guess.
+/// CUDNN_HEUR_MODE_A: engines ranked by the library's heuristics.
 const HEURISTICS: i32 = 3;
-/// Every tensor and every row of one begins at a multiple of so many bytes.
+/// Alignment in bytes of every tensor and every row.
 const ALIGNMENT: i64 = 16;
 
-/// An execution plan, and what it asks for.
+/// An execution plan and its workspace size.
 #[derive(Debug)]
 pub struct Plan {
     plan: Descriptor,
-    /// By the library's numbers of them.
+    /// Tensors outside of the graph, by their identifiers in the library.
     outside: Vec<(i64, Role)>,
-    /// Room that it needs.
+    /// Required workspace in bytes.
     pub workspace_bytes: u64,
 }
 
 impl Plan {
-    /// The first engine that the library proposes and can do, with so much room; `None` where there is none.
+    /// Plans the first proposed engine that works and fits into the workspace; `None` if no engine does.
     ///
     /// # Errors
-    /// The library refuses the graph as such.
+    /// The library rejects the graph itself.
     #[track_caller]
-    pub fn new(whom: For<'_>, graph: &Graph, room_bytes: u64) -> Result<Option<Self>, CudaError> {
+    pub fn new(whom: DescriptorGpu<'_>, graph: &Graph, room_bytes: u64) -> Result<Option<Self>, CudaError> {
         let tensors = graph.tensors.iter().zip(1..).map(|(of, id)| tensor(whom, of, id));
         let tensors = tensors.collect::<Result<Vec<_>, _>>()?;
         let nodes = graph.nodes.iter().map(|of| operation(whom, of, &tensors)).collect::<Result<Vec<_>, _>>()?;
         let mut operations = Descriptor::of(whom, Kind::OperationGraph)?;
-        operations.set_card(Name::GraphHandle, whom)?;
+        operations.set_gpu(Name::GraphHandle, whom)?;
         operations.set_descriptors(Name::GraphOperations, &nodes)?;
         operations.finalize()?;
 
         let mut heuristics = Descriptor::of(whom, Kind::EngineHeuristics)?;
         heuristics.set_descriptors(Name::HeuristicsGraph, [&operations])?;
         heuristics.set_word(Name::HeuristicsMode, Word::HeuristicsMode(HEURISTICS))?;
-        if let For::Elsewhere(properties) = whom {
+        if let DescriptorGpu::Elsewhere(properties) = whom {
             heuristics.set_descriptors(Name::HeuristicsDeviceProperties, [properties])?;
         }
         heuristics.finalize()?;
         let outside = graph.tensors.iter().zip(1..).filter_map(|(of, id)| Some((id, of.role?)));
         let outside: Vec<_> = outside.collect();
         for engine in heuristics.engines()? {
-            // An engine that is proposed may turn out not to do it, when it is compiled.
+            // A proposed engine may turn out to be unsupported when its plan is finalized.
             let Ok((plan, workspace_bytes)) = planned(whom, &engine) else { continue };
             if workspace_bytes <= room_bytes {
                 return Ok(Some(Self { plan, outside, workspace_bytes }));
@@ -55,10 +55,10 @@ impl Plan {
         Ok(None)
     }
 
-    /// Computes it, after all that was launched before.
+    /// Executes the plan after all previously launched work.
     ///
     /// # Errors
-    /// The library or the card refuses.
+    /// The library or the GPU fails.
     #[track_caller]
     pub fn execute(
         &self,
@@ -67,27 +67,27 @@ impl Plan {
         address: impl Fn(Role) -> u64,
         workspace: Slice<u8>,
     ) -> Result<(), CudaError> {
-        let mut pack = Descriptor::of(For::Here(handle), Kind::VariantPack)?;
-        let (ids, places): (Vec<i64>, Vec<Place>) = self
+        let mut pack = Descriptor::of(DescriptorGpu::Here(handle), Kind::VariantPack)?;
+        let (ids, places): (Vec<i64>, Vec<TensorLocation>) = self
             .outside
             .iter()
             .map(|(id, role)| match role {
-                Role::Number(value) => (*id, Place::Here(value)),
-                role => (*id, Place::OnCard(address(*role))),
+                Role::Number(value) => (*id, TensorLocation::Here(value)),
+                role => (*id, TensorLocation::OnGpu(address(*role))),
             })
             .unzip();
         pack.set_places(Name::PackPointers, &places)?;
         pack.set_i64s(Name::PackIds, &ids)?;
-        pack.set_places(Name::PackWorkspace, &[Place::OnCard(workspace.address())])?;
+        pack.set_places(Name::PackWorkspace, &[TensorLocation::OnGpu(workspace.address())])?;
         pack.finalize()?;
         handle.execute(device, &self.plan, &pack)
     }
 }
 
 #[track_caller]
-fn planned(whom: For<'_>, engine: &Descriptor) -> Result<(Descriptor, u64), CudaError> {
+fn planned(whom: DescriptorGpu<'_>, engine: &Descriptor) -> Result<(Descriptor, u64), CudaError> {
     let mut plan = Descriptor::of(whom, Kind::ExecutionPlan)?;
-    plan.set_card(Name::PlanHandle, whom)?;
+    plan.set_gpu(Name::PlanHandle, whom)?;
     plan.set_descriptors(Name::PlanEngineConfig, [engine])?;
     plan.finalize()?;
     let workspace_bytes = u64::try_from(plan.i64(Name::PlanWorkspaceSize)?).unwrap_or(u64::MAX);
@@ -95,7 +95,7 @@ fn planned(whom: For<'_>, engine: &Descriptor) -> Result<(Descriptor, u64), Cuda
 }
 
 #[track_caller]
-fn tensor(whom: For<'_>, of: &Tensor, id: i64) -> Result<Descriptor, CudaError> {
+fn tensor(whom: DescriptorGpu<'_>, of: &Tensor, id: i64) -> Result<Descriptor, CudaError> {
     let mut tensor = Descriptor::of(whom, Kind::Tensor)?;
     tensor.set_word(Name::TensorDataType, Word::DataType(of.of as i32))?;
     tensor.set_i64s(Name::TensorDimensions, &of.dims)?;
@@ -109,7 +109,7 @@ fn tensor(whom: For<'_>, of: &Tensor, id: i64) -> Result<Descriptor, CudaError> 
 }
 
 #[track_caller]
-fn operation(whom: For<'_>, node: &Node, tensors: &[Descriptor]) -> Result<Descriptor, CudaError> {
+fn operation(whom: DescriptorGpu<'_>, node: &Node, tensors: &[Descriptor]) -> Result<Descriptor, CudaError> {
     let float = Word::DataType(DataType::F32 as i32);
     let made = |how: Option<(Name, Descriptor)>, kind, of: &[(Name, usize)]| {
         let mut operation = Descriptor::of(whom, kind)?;

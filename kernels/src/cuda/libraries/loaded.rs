@@ -1,10 +1,10 @@
-//! Opens a library by its path and finds functions in it.
+//! Opens a library by its path and looks up its functions.
 
 use std::ffi::OsStr;
 
 use libloading::Library;
 
-/// Declares a struct of a library's functions, and how they are found in it.
+/// Declares a struct of a library's functions and their lookup.
 macro_rules! functions {
     ($($name:ident: $symbol:literal, ($($argument:ty),*) -> $answer:ty;)*) => {
         #[derive(Clone, Copy, Debug)]
@@ -14,7 +14,7 @@ macro_rules! functions {
 
         impl Functions {
             /// # Safety
-            /// The library's symbols of these names are functions of these types.
+            /// The library's symbols of these names must be functions of these types.
             unsafe fn of(library: &libloading::Library) -> Result<Self, libloading::Error> {
                 // SAFETY: as the caller promises.
                 unsafe { Ok(Self { $($name: *library.get($symbol)?,)* }) }
@@ -25,25 +25,25 @@ macro_rules! functions {
 
 pub(in crate::cuda) use functions;
 
-/// Opens a library and finds what is called of it. It stays loaded from then on.
+/// Opens a library and looks up its functions. The library is never unloaded.
 ///
 /// # Errors
-/// The loader's words: it is not there, it is no library of this machine, or a function is missing.
+/// The loader's message: the file does not exist, is not a library for this machine, or lacks a function.
 pub(in crate::cuda) fn open<T>(
     path: &OsStr,
     find: impl FnOnce(&Library) -> Result<T, libloading::Error>,
 ) -> Result<T, String> {
-    let told = |error: libloading::Error| {
+    let load_error = |error: libloading::Error| {
         let source = std::error::Error::source(&error).map(ToString::to_string);
         let text = source.unwrap_or_else(|| error.to_string());
-        // Whoever tells it has named the library.
+        // The caller's message already names the library.
         text.strip_prefix(&format!("{}: ", path.display())).map(str::to_owned).unwrap_or(text)
     };
-    // SAFETY: the person who starts the program names it, or it has the name and place of NVIDIA's; what a library does
-    // when it is opened is its maker's.
-    let library = unsafe { Library::new(path) }.map_err(told)?;
-    let found = find(&library).map_err(told)?;
-    // Leaked, so that what was found in it stays.
+    // SAFETY: the user names the library, or it has the name and location of NVIDIA's. NVIDIA is responsible for the
+    // library's initialization code.
+    let library = unsafe { Library::new(path) }.map_err(load_error)?;
+    let found = find(&library).map_err(load_error)?;
+    // Leaked, so that the functions stay valid.
     Box::leak(Box::new(library));
     Ok(found)
 }

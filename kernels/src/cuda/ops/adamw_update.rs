@@ -1,41 +1,42 @@
 //! AdamW over every tensor of a model in one launch.
 
-use headroom_shared::gpt::buffers::cuda::workspace;
+use headroom_planner::gpt::buffers::cuda::workspace;
 
 use super::count;
 use crate::{
-    cpu::{Real, adamw_update::AdamW},
     cuda::{Bf16, CudaError, Device, Grid, Kernel, Module, Slice, ops::layernorm_forward::or_null},
+    reference::{RealNumber, adamw_update::AdamW},
 };
 
 pub(super) static MODULE: Module = Module { name: "adamw_update", ptx: include_str!("../../../ptx/adamw_update.ptx") };
 static UPDATE: Kernel = Kernel { module: &MODULE, name: "adamw_update", threads: 256, shared_bytes: 0 };
 
-/// Elements of one tensor that are a block's work.
+/// Elements of a tensor per block.
 const CHUNK: u64 = 8192;
-/// Numbers of a tensor's row of the table.
+/// 64-bit words per tensor in the table.
 const ROW: u64 = workspace::TENSOR_WORDS;
 
 const OP: &str = "adamw_update";
 
-/// A tensor as the optimizer has it. All are of one length, a multiple of 4, and begin at a multiple of 16 bytes.
+/// A tensor's optimizer state. All slices have the same length, a multiple of 4, and addresses that are multiples of
+/// 16.
 #[derive(Clone, Copy, Debug)]
 pub struct Parameter {
-    /// What the model computes with; written.
+    /// Weight used by the model; written.
     pub weight: Slice<Bf16>,
-    /// The same in 32 bits, updated; without one the weight is, and should be rounded stochastically.
+    /// Float32 master weight; updated. Without one, `weight` itself is updated and should be rounded stochastically.
     pub master: Option<Slice<f32>>,
-    /// The first moment, updated.
+    /// First moment; updated.
     pub m: Slice<f32>,
-    /// The second moment, updated.
+    /// Second moment; updated.
     pub v: Slice<f32>,
-    /// Read.
+    /// Gradient; read.
     pub grad: Slice<f32>,
-    /// Whether it decays: matrices do, vectors do not.
+    /// Whether weight decay applies: to matrices, not to vectors.
     pub decayed: bool,
 }
 
-/// The model's tensors as the kernel reads them, to be written to the card once: [`workspace::TENSOR_WORDS`] each.
+/// The kernel's table of tensors, copied to the GPU once: [`workspace::TENSOR_WORDS`] words per tensor.
 #[derive(Clone, Debug)]
 pub struct Table {
     words: Vec<u64>,
@@ -44,10 +45,11 @@ pub struct Table {
 }
 
 impl Table {
-    /// The table of these tensors.
+    /// Builds the table of tensors.
     ///
     /// # Errors
-    /// [`CudaError::Length`] where a tensor's parts differ, [`CudaError::Size`] where the kernel cannot take it.
+    /// [`CudaError::Length`] if the slices of a tensor differ in length, [`CudaError::Size`] if the kernel does not
+    /// support a tensor.
     pub fn new(parameters: &[Parameter]) -> Result<Self, CudaError> {
         let mut words = Vec::new();
         let (mut first_element, mut blocks) = (0_u64, 0_u64);
@@ -74,7 +76,7 @@ impl Table {
         Ok(Self { words, n_tensors, blocks })
     }
 
-    /// What the card is to be given.
+    /// The words to copy to the GPU.
     #[must_use]
     pub fn words(&self) -> &[u64] {
         &self.words
@@ -85,33 +87,35 @@ fn multiple(of: u64, value: u64, what: &'static str, needed: &'static str) -> Re
     if value.is_multiple_of(of) { Ok(()) } else { Err(CudaError::Size { op: OP, what, value, needed }) }
 }
 
-/// Gradients are scaled so that their norm is at most `grad_clip`, above 0.
+/// Gradient clipping: gradients are scaled so that their norm is at most `grad_clip`, which is above 0.
 #[derive(Clone, Copy, Debug)]
 pub struct Clip {
-    /// Their norm, (1): read on the card, where [`super::global_norm::global_norm`] left it.
+    /// Norm of the gradients, (1), on the GPU: the result of [`super::global_norm::global_norm`].
     pub norm: Slice<f32>,
-    /// The most it may be.
+    /// Maximum norm.
     pub grad_clip: f32,
 }
 
-/// How weights are made of masters.
+/// Rounding of master weights to bfloat16.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rounding {
-    /// To the nearest, ties to even.
+    /// To nearest, ties to even.
     Nearest,
-    /// To one of the two neighbours, the nearer the likelier, by a hash of the key and the element's number: the mean over
-    /// many steps is the master.
+    /// To one of the two neighbours, with a probability that falls with the distance, so that the expected value is the
+    /// master. The random bits are a hash of the key and the element's index.
     Stochastic {
-        /// Another one each step.
+        /// Key of the step; it must differ between steps.
         key: u32,
     },
 }
 
 /// Updates every tensor from its gradient.
 ///
-/// Shapes: `words` those of `table`; `clip.norm` (1).
-/// Numerics: f32; the weight is the master rounded once. `adamw.gradient_scale` counts besides what clipping comes to.
-/// Twin: [`crate::cpu::adamw_update::adamw_update`].
+/// Shapes: `words` are those of `table`; `clip.norm` (1).
+///
+/// Numerics: f32; the weight is the master rounded once. `adamw.gradient_scale` applies in addition to clipping.
+///
+/// Twin: [`crate::reference::adamw_update::adamw_update`].
 ///
 /// # Errors
 /// [`CudaError::Length`], [`CudaError::Size`], or the launch fails.

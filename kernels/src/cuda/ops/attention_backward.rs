@@ -2,55 +2,57 @@
 
 use super::{attention_forward::Sizes, dropout::parts};
 use crate::{
-    cpu::attention_forward::Heads,
     cuda::{Bf16, CudaError, Device, Grid, Kernel, Module, Slice},
+    reference::attention_forward::Heads,
 };
 
 pub(super) static MODULE: Module =
     Module { name: "attention_backward", ptx: include_str!("../../../ptx/attention_backward.ptx") };
 static ROWS: Kernel = kernel("attention_backward_rows", 0);
-/// By [`Sizes::width`].
+/// Kernels by [`Sizes::width`].
 static KEYS: [Kernel; 4] = [
     kernel("attention_backward_keys_32", 25088),
     kernel("attention_backward_keys_64", 49664),
     kernel("attention_backward_keys_96", 49664),
     kernel("attention_backward_keys_128", 66048),
 ];
-/// Likewise.
+/// Kernels by [`Sizes::width`].
 static QUERIES: [Kernel; 4] = [
     kernel("attention_backward_queries_32", 25600),
     kernel("attention_backward_queries_64", 50176),
     kernel("attention_backward_queries_96", 49664),
     kernel("attention_backward_queries_128", 66048),
 ];
-/// Keys or queries of a block, likewise.
+/// Keys or queries per block, by [`Sizes::width`].
 const OWN: [u64; 4] = [128, 128, 64, 64];
 
 const THREADS: u32 = 128;
-/// Threads of one row in `attention_backward_rows`.
+/// Threads per row in `attention_backward_rows`.
 const THREADS_OF_ROW: u64 = 4;
 
 const fn kernel(name: &'static str, shared_bytes: u32) -> Kernel {
     Kernel { module: &MODULE, name, threads: THREADS, shared_bytes }
 }
 
-/// What forward kept.
+/// Tensors saved by forward.
 #[derive(Clone, Copy, Debug)]
-pub struct Saved {
-    /// Its input, (B, T, 3, NH, HS).
+pub struct SavedAttention {
+    /// Input of forward, (B, T, 3, NH, HS).
     pub qkv: Slice<Bf16>,
-    /// Its result, (B, T, NH, HS).
+    /// Output of forward, (B, T, NH, HS).
     pub out: Slice<Bf16>,
-    /// Each row's logsumexp, (B, NH, T).
+    /// Logsumexp of each row, (B, NH, T).
     pub lse: Slice<f32>,
 }
 
-/// The gradient of [`super::attention_forward::attention_forward`], written: what was there is not read.
+/// Computes the gradient of [`super::attention_forward::attention_forward`]; `dqkv` is overwritten.
 ///
-/// Shapes: `dout` (B, T, NH, HS) → `dqkv` (B, T, 3, NH, HS), with `rows` (B, NH, T) in between; HS as forward has it.
-/// Numerics: products of bfloat16 with sums of f32; weights and their gradients are rounded to bfloat16 between two
-/// products, `dqkv` once. Nothing is added from several blocks: the order of every sum is fixed.
-/// Twin: [`crate::cpu::attention_backward::attention_backward`], onto zeros.
+/// Shapes: `dout` (B, T, NH, HS) → `dqkv` (B, T, 3, NH, HS), with scratch memory `rows` (B, NH, T); HS as in forward.
+///
+/// Numerics: bfloat16 products with f32 sums. Weights and their gradients are rounded to bfloat16 between two products,
+/// `dqkv` once. No sum combines results of several blocks, so the order of every sum is fixed.
+///
+/// Twin: [`crate::reference::attention_backward::attention_backward`], onto zeros.
 ///
 /// # Errors
 /// [`CudaError::Length`], [`CudaError::Size`], or a launch fails.
@@ -60,11 +62,11 @@ pub fn attention_backward(
     dqkv: Slice<Bf16>,
     rows: Slice<f32>,
     dout: Slice<Bf16>,
-    saved: Saved,
+    saved: SavedAttention,
     heads: Heads,
 ) -> Result<(), CudaError> {
     const OP: &str = "attention_backward";
-    let Saved { qkv, out, lse } = saved;
+    let SavedAttention { qkv, out, lse } = saved;
     let sizes = Sizes::new(OP, qkv.len(), heads)?;
     dqkv.expect(OP, "dqkv", qkv.len())?;
     for (tensor, slice) in [("dout", dout), ("out", out)] {

@@ -1,16 +1,16 @@
 //! Causal attention, forward.
 
-use headroom_shared::gpt::buffers::cuda::workspace::HEAD_SIZE_MAX;
+use headroom_planner::gpt::buffers::cuda::workspace::HEAD_SIZE_MAX;
 
 use super::{count, dropout::parts, eights};
 use crate::{
-    cpu::attention_forward::Heads,
     cuda::{Bf16, CudaError, Device, Grid, Kernel, Module, Slice},
+    reference::attention_forward::Heads,
 };
 
 pub(super) static MODULE: Module =
     Module { name: "attention_forward", ptx: include_str!("../../../ptx/attention_forward.ptx") };
-/// By [`Sizes::width`].
+/// Kernels by [`Sizes::width`].
 static FORWARD: [Kernel; 4] = [
     kernel("attention_forward_32", 24576),
     kernel("attention_forward_64", 49152),
@@ -22,15 +22,18 @@ const fn kernel(name: &'static str, shared_bytes: u32) -> Kernel {
     Kernel { module: &MODULE, name, threads: 128, shared_bytes }
 }
 
-/// Queries of a block.
+/// Queries per block.
 const QUERIES: u64 = 128;
 
-/// Causal self-attention of every head, with scores and weights never in memory.
+/// Computes causal self-attention of every head, without storing scores and weights in memory.
 ///
-/// Shapes: `qkv` (B, T, 3, NH, HS) → `out` (B, T, NH, HS), `lse` (B, NH, T), each row's logsumexp of the scaled scores; HS
-/// a multiple of 8 up to 128.
-/// Numerics: products of bfloat16 with sums of f32; weights are rounded to bfloat16 before they weigh values, `out` once.
-/// Twin: [`crate::cpu::attention_forward::attention_forward`].
+/// Shapes: `qkv` (B, T, 3, NH, HS) → `out` (B, T, NH, HS), `lse` (B, NH, T), the logsumexp of each row's scaled scores.
+/// HS is a multiple of 8 up to 128.
+///
+/// Numerics: bfloat16 products with f32 sums. Weights are rounded to bfloat16 before the product with the values, `out`
+/// once.
+///
+/// Twin: [`crate::reference::attention_forward::attention_forward`].
 ///
 /// # Errors
 /// [`CudaError::Length`], [`CudaError::Size`], or the launch fails.
@@ -58,7 +61,7 @@ pub fn attention_forward(
     )
 }
 
-/// Sizes as the kernels take them, and which kernel it is.
+/// Sizes in the kernels' types, and the index of the kernel.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sizes {
     pub t: u32,
@@ -69,7 +72,7 @@ pub(super) struct Sizes {
     /// B * T.
     pub tokens: u64,
     pub c: u64,
-    /// Which of the kernels for tiles of 32, 64, 96 and 128 channels.
+    /// Index of the kernel: for tiles of 32, 64, 96 or 128 channels.
     pub width: usize,
 }
 
@@ -81,7 +84,7 @@ impl Sizes {
                 return Err(CudaError::Size { op, what, value, needed: "at least 1" });
             }
         }
-        // What kernels count tokens with reaches past T by less than two tiles.
+        // The kernels' 32-bit token indices exceed T by less than two tiles.
         if t > 1 << 31 {
             return Err(CudaError::Size { op, what: "T", value: t, needed: "at most 2^31" });
         }
@@ -98,7 +101,7 @@ impl Sizes {
             let needed = "a multiple of T * 3 * C";
             return Err(CudaError::Size { op, what: "the number of elements of qkv", value: qkv_len, needed });
         }
-        #[expect(clippy::cast_possible_truncation, reason = "a factor is f32 on the card")]
+        #[expect(clippy::cast_possible_truncation, reason = "a factor is f32 on the GPU")]
         let scale = heads.scale() as f32;
         // HS is at most 128, so this is at most 3.
         let width = usize::try_from((hs - 1) / 32).unwrap_or(usize::MAX).min(3);
@@ -111,7 +114,7 @@ impl Sizes {
         self.tokens * u64::from(self.nh)
     }
 
-    /// A block for every so many rows of each head.
+    /// A grid with one block per `rows_each` rows of each head.
     pub(super) fn grid(&self, rows_each: u64) -> Result<Grid, CudaError> {
         let heads = self.rows() / u64::from(self.t);
         Grid::x(heads.saturating_mul(u64::from(self.t).div_ceil(rows_each)))

@@ -1,8 +1,8 @@
-//! The gradient of a linear layer's bias.
+//! Gradient of a linear layer's bias.
 
-/// Elements of the room that parts of the sums take.
-pub use headroom_shared::gpt::buffers::cuda::workspace::bias_parts_elements as planes_elements;
-use headroom_shared::gpt::buffers::cuda::workspace::{BIAS_COLUMNS, bias_part_rows};
+/// Number of elements of the scratch memory for partial sums.
+pub use headroom_planner::gpt::buffers::cuda::workspace::bias_parts_elements as planes_elements;
+use headroom_planner::gpt::buffers::cuda::workspace::{BIAS_COLUMNS, bias_part_rows};
 
 use super::{count, eights, sum_planes::sum_planes};
 use crate::cuda::{Bf16, CudaError, Device, Grid, Kernel, Module, Slice};
@@ -13,11 +13,13 @@ static BACKWARD: Kernel = Kernel { module: &MODULE, name: "bias_backward", threa
 
 const OP: &str = "bias_backward";
 
-/// The sum of each column, added to what is there where `accumulate` says so.
+/// Computes the sum of each column, added to the old values if `accumulate`.
 ///
-/// Shapes: `dout` (N, OC) → `dbias` (OC), with `planes` ([`planes_elements`]) in between; OC a multiple of 8.
-/// Numerics: f32, in an order that N and OC alone decide.
-/// Twin: [`crate::cpu::matmul::matmul_backward`].
+/// Shapes: `dout` (N, OC) → `dbias` (OC), with scratch memory `planes` ([`planes_elements`]); OC a multiple of 8.
+///
+/// Numerics: f32, in an order that depends on N and OC only.
+///
+/// Twin: [`crate::reference::matmul::matmul_backward`].
 ///
 /// # Errors
 /// [`CudaError::Length`], [`CudaError::Size`], or a launch fails.

@@ -8,20 +8,22 @@ static NARROW: Kernel = Kernel { module: &MODULE, name: "classifier_1", threads:
 static WIDE: Kernel = Kernel { module: &MODULE, name: "classifier_16", threads: THREADS, shared_bytes: 128 };
 
 const THREADS: u32 = 512;
-/// Columns up to which a row is a warp's work: eight loads of each lane.
+/// Maximum number of columns that one warp processes: eight loads per lane.
 const NARROW_COLUMNS: u64 = 2048;
 
-/// The target of a row that does not count: -1, as `torch.nn.functional.cross_entropy` is told to ignore by nanoGPT.
+/// Target of an ignored row: -1, the `ignore_index` that nanoGPT passes to `torch.nn.functional.cross_entropy`.
 pub const IGNORED: u32 = u32::MAX;
 
-/// Each row's loss, and with `dloss` the logits' gradient in place of the logits.
+/// Computes each row's loss, and with `dloss` overwrites the logits with their gradient.
 ///
-/// Shapes: `logits` (N, Vp), of which the first `v` columns count, `targets` (N) → `losses` (N); with `dloss`, what each
-/// loss counts, `logits` (N, Vp) becomes (softmax - onehot) * dloss, and 0 behind the vocabulary. Vp is a multiple of 8. A
-/// row whose target is [`IGNORED`] has loss and gradient 0; one whose target is another number that is no column, NaN.
+/// Shapes: `logits` (N, Vp), of which the first `v` columns are used, `targets` (N) → `losses` (N). Vp is a multiple of
+/// 8. With `dloss`, the weight of each loss, `logits` (N, Vp) becomes (softmax - onehot) * dloss, and 0 in the padding.
+/// A row with target [`IGNORED`] has loss and gradient 0; with another invalid target, NaN.
+///
 /// Numerics: f32; the gradient is rounded to bfloat16 once.
-/// Twins: [`crate::cpu::crossentropy::crossentropy_forward`] and
-/// [`crate::cpu::crossentropy::crossentropy_softmax_backward`].
+///
+/// Twins: [`crate::reference::crossentropy::crossentropy_forward`] and
+/// [`crate::reference::crossentropy::crossentropy_softmax_backward`].
 ///
 /// # Errors
 /// [`CudaError::Length`], [`CudaError::Size`], or the launch fails.

@@ -1,9 +1,9 @@
-//! Dropout alone: a branch's gradient from that of the residual stream.
+//! Dropout as a separate kernel: the gradient of a branch from that of the residual stream.
 
 use super::eights;
 use crate::{
-    cpu::dropout::Dropout,
     cuda::{Bf16, CudaError, Device, Grid, Kernel, Module, Slice},
+    reference::dropout::Dropout,
 };
 
 pub(super) static MODULE: Module = Module { name: "dropout", ptx: include_str!("../../../ptx/dropout.ptx") };
@@ -11,10 +11,11 @@ static DROPOUT: Kernel = Kernel { module: &MODULE, name: "dropout", threads: THR
 
 const THREADS: u32 = 256;
 
-/// Multiplies each element with its factor, by its number; `out` may be `inp`.
+/// Multiplies each element by its dropout factor, which depends on its index. `out` may be `inp`.
 ///
-/// Shapes: `inp` (N) → `out` (N), N a multiple of 8. Of more than 2^32 elements the mask repeats itself.
-/// Twin: [`crate::cpu::dropout::dropout`].
+/// Shapes: `inp` (N) → `out` (N), N a multiple of 8. Beyond 2^32 elements the mask repeats.
+///
+/// Twin: [`crate::reference::dropout::dropout`].
 ///
 /// # Errors
 /// [`CudaError::Length`], [`CudaError::Size`], or the launch fails.
@@ -30,7 +31,7 @@ pub fn dropout(device: &Device, out: Slice<Bf16>, inp: Slice<Bf16>, dropout: Dro
     device.launch(&DROPOUT, Grid::x(blocks)?, &[&out, &inp, &inp.len(), &threshold, &scale, &key])
 }
 
-/// What a kernel that drops on its way is told; nothing is dropped by a threshold of 0.
+/// Dropout arguments of a fused kernel: threshold, scale and key. A threshold of 0 disables dropout.
 pub(super) fn parts(dropout: Option<Dropout>) -> (u32, f32, u32) {
     dropout.map_or((0, 1.0, 0), |dropout| dropout.parts())
 }

@@ -1,11 +1,11 @@
-//! The embeddings' gradients, and the tokens of a batch in the order in which the kernels want them.
+//! Gradients of the embeddings, and the batch's tokens sorted for the kernels.
 
-use headroom_shared::gpt::buffers::cuda::workspace;
+use headroom_planner::gpt::buffers::cuda::workspace;
 
 use super::{count, dropout::parts, encoder_forward::Sizes};
 use crate::{
-    cpu::{dropout::Dropout, encoder::Positions},
     cuda::{Bf16, CudaError, Device, Grid, Kernel, Module, Slice},
+    reference::{dropout::Dropout, encoder::Positions},
 };
 
 pub(super) static MODULE: Module =
@@ -16,49 +16,50 @@ static MANY: Kernel =
     Kernel { module: &MODULE, name: "encoder_backward_wte_many", threads: THREADS, shared_bytes: 8192 };
 
 const THREADS: u32 = 256;
-/// Tokens of a block of `encoder_backward_wte_few`, and its columns: a warp each token, eight columns each lane.
+/// Tokens and columns per block of `encoder_backward_wte_few`: one token per warp, eight columns per lane.
 const FEW_TOKENS: u64 = 8;
 const FEW_COLUMNS: u64 = 256;
-/// Columns of a block of `encoder_backward_wte_many`.
+/// Columns per block of `encoder_backward_wte_many`.
 const MANY_COLUMNS: u64 = 64;
-/// Rows from which on a token is a block's work: that many a block reads at once.
+/// Maximum number of rows of a token that a warp sums; a token with more has its own blocks, which read this many at
+/// once.
 const MANY_ROWS: u32 = 32;
 
 const OP: &str = "encoder_backward";
-/// Numbers that describe a token: itself, where its rows begin, how many there are, and nothing.
+/// Words of a token's bucket: the token, its first row's index, its number of rows, and padding.
 const BUCKET: usize = 4;
 const _: () = assert!(BUCKET as u64 == workspace::BUCKET_WORDS, "the plan has room for the kernels' buckets");
 
-/// The tokens of a micro-batch, each with the rows where it stands. The kernels read its [`words`](Self::words), of which
-/// there are [`workspace::token_words`].
+/// The tokens of a micro-batch, each with the rows in which it occurs. The kernels read its [`words`](Self::words), of
+/// which there are [`workspace::token_words`].
 #[derive(Debug)]
 pub struct TokenOrder {
-    /// First a bucket for each token that there is, those of many rows first, in room for as many as there can be; then the
-    /// rows by token, each token's in their order.
+    /// First a bucket for each distinct token, those with many rows first, padded to the maximum number of buckets.
+    /// Then the rows grouped by token, in ascending order within a token.
     words: Vec<u32>,
     n_many: u64,
     n_few: u64,
-    /// Rows of each token.
+    /// Number of rows of each token.
     counts: Vec<u32>,
-    /// Where each token's next row goes.
+    /// Next position in the list of rows, for each token.
     next: Vec<u32>,
 }
 
 impl TokenOrder {
-    /// No tokens yet, out of `v` that there can be.
+    /// An empty order for a vocabulary of `v` tokens.
     ///
     /// # Errors
-    /// [`CudaError::TooLarge`] where this machine cannot count them.
+    /// [`CudaError::TooLarge`] if this machine cannot address the vocabulary.
     pub fn new(v: u64) -> Result<Self, CudaError> {
         let too_large = |_| CudaError::TooLarge { what: "the vocabulary", value: v };
         let counts = vec![0; usize::try_from(v).map_err(too_large)?];
         Ok(Self { words: vec![], n_many: 0, n_few: 0, next: counts.clone(), counts })
     }
 
-    /// Says whether each token is one of V.
+    /// Checks that each token is below V.
     ///
     /// # Errors
-    /// [`CudaError::Size`] for one that is not below V.
+    /// [`CudaError::Size`] for a token that is not below V.
     pub fn check(&self, tokens: &[u32]) -> Result<(), CudaError> {
         match tokens.iter().find(|&&token| token as usize >= self.counts.len()) {
             None => Ok(()),
@@ -68,7 +69,7 @@ impl TokenOrder {
         }
     }
 
-    /// Takes the tokens of the next micro-batch.
+    /// Sorts the tokens of the next micro-batch.
     ///
     /// # Errors
     /// [`CudaError::Size`] for a token that is not below V.
@@ -87,7 +88,7 @@ impl TokenOrder {
         let (mut first, mut n_buckets) = (0, [0_u64; 2]);
         for many in [true, false] {
             let tokens = (0_u32..).zip(&self.counts).filter(|(_, count)| **count > 0 && (**count > MANY_ROWS) == many);
-            // There is a bucket for every token that stands somewhere.
+            // The buckets suffice for all distinct tokens.
             for ((token, &count), bucket) in tokens.zip(&mut buckets) {
                 bucket.copy_from_slice(&[token, first, count, 0]);
                 self.next[token as usize] = first;
@@ -104,38 +105,41 @@ impl TokenOrder {
         Ok(())
     }
 
-    /// Tokens of the micro-batch.
+    /// Number of tokens in the micro-batch.
     fn rows(&self) -> u64 {
         self.counts.iter().map(|&count| u64::from(count)).sum()
     }
 
-    /// Different tokens of the micro-batch.
+    /// Number of distinct tokens in the micro-batch.
     #[must_use]
     pub const fn n_different(&self) -> u64 {
         self.n_many + self.n_few
     }
 
-    /// What the card is to be given.
+    /// The words to copy to the GPU.
     #[must_use]
     pub fn words(&self) -> &[u32] {
         &self.words
     }
 }
 
-/// Where gradients are added to.
+/// Gradients that are added to.
 #[derive(Clone, Copy, Debug)]
 pub struct Gradients {
-    /// (V, C).
+    /// Gradient of the token embedding, (V, C).
     pub dwte: Slice<f32>,
-    /// (maxT, C).
+    /// Gradient of the position embedding, (maxT, C).
     pub dwpe: Slice<f32>,
 }
 
-/// Adds the gradients of [`super::encoder_forward::encoder_forward`], dropped from as there.
+/// Adds the gradients of [`super::encoder_forward::encoder_forward`], with the same dropout.
 ///
-/// Shapes: `dout` (B, T, C), `words` those of `tokens` → adds to `dwte` (V, C), `dwpe` (maxT, C); C a multiple of 8.
-/// Numerics: f32, each element's sum in an order that the tokens alone decide, then added to what is there.
-/// Twins: [`crate::cpu::dropout::dropout`] and then [`crate::cpu::encoder::encoder_backward`].
+/// Shapes: `dout` (B, T, C), `words` are those of `tokens` → adds to `dwte` (V, C), `dwpe` (maxT, C); C a multiple of
+/// 8.
+///
+/// Numerics: f32. Each element's sum has an order that depends on the tokens only, and is then added to the old value.
+///
+/// Twins: [`crate::reference::dropout::dropout`] and then [`crate::reference::encoder::encoder_backward`].
 ///
 /// # Errors
 /// [`CudaError::Length`], [`CudaError::Size`], or a launch fails.
@@ -207,7 +211,7 @@ mod tests {
         }
         let mut all = rows.to_vec();
         all.sort_unstable();
-        assert!(all.into_iter().eq(0..100), "every row is some token's");
+        assert!(all.into_iter().eq(0..100), "every row belongs to a token");
     }
 
     #[test]

@@ -1,9 +1,9 @@
-//! Token and position embeddings, added: the residual stream's start.
+//! Sum of token and position embeddings: the start of the residual stream.
 
 use super::{count, dropout::parts, eights};
 use crate::{
-    cpu::{dropout::Dropout, encoder::Positions},
     cuda::{Bf16, CudaError, Device, Grid, Kernel, Module, Slice},
+    reference::{dropout::Dropout, encoder::Positions},
 };
 
 pub(super) static MODULE: Module =
@@ -12,12 +12,14 @@ static FORWARD: Kernel = Kernel { module: &MODULE, name: "encoder_forward", thre
 
 const THREADS: u32 = 256;
 
-/// Each token's row of `wte` plus its position's row of `wpe`, dropped from. A token that has no row gives NaN, which no
-/// loss hides.
+/// Adds each token's row of `wte` and its position's row of `wpe`, with dropout. A token beyond the vocabulary gives
+/// NaN, which makes the loss NaN.
 ///
 /// Shapes: `inp` (B, T), `wte` (V, C), `wpe` (maxT, C) → `out` (B, T, C), C a multiple of 8.
+///
 /// Numerics: f32, rounded to bfloat16 once.
-/// Twins: [`crate::cpu::encoder::encoder_forward`] and then [`crate::cpu::dropout::dropout`].
+///
+/// Twins: [`crate::reference::encoder::encoder_forward`] and then [`crate::reference::dropout::dropout`].
 ///
 /// # Errors
 /// [`CudaError::Length`], [`CudaError::Size`], or the launch fails.
@@ -49,7 +51,7 @@ pub fn encoder_forward(
     device.launch(&FORWARD, grid, &[&out, &inp, &wte, &wpe, &n, &t, &first, &c, &v, &threshold, &scale, &key])
 }
 
-/// The sizes as the kernels take them.
+/// Sizes in the kernels' types.
 #[derive(Clone, Copy)]
 pub(super) struct Sizes {
     pub t: u32,
@@ -69,7 +71,7 @@ impl Sizes {
         Ok(Self { t, first, c: count(op, "C", c)? })
     }
 
-    /// Whether `tokens` are whole sequences, and each position has a row.
+    /// Checks that `tokens` is a multiple of T and that the embedding has a row for each position.
     pub(super) fn check(self, op: &'static str, tensor: &'static str, len: u64, tokens: u64) -> Result<(), CudaError> {
         let t = u64::from(self.t);
         if !tokens.is_multiple_of(t) {

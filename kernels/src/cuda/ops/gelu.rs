@@ -1,4 +1,4 @@
-//! GELU alone: for what is computed again in backward, and where a library's product has no such epilogue.
+//! GELU as a separate kernel: for activation recomputation, and for GEMM backends without this epilogue.
 
 use super::eights;
 use crate::cuda::{Bf16, CudaError, Device, Grid, Kernel, Module, Slice};
@@ -9,11 +9,13 @@ static BACKWARD: Kernel = Kernel { module: &MODULE, name: "gelu_backward", threa
 
 const THREADS: u32 = 256;
 
-/// x * Phi(x), the exact form.
+/// Computes x * Phi(x), the exact form of GELU.
 ///
 /// Shapes: `inp` (N) → `out` (N), N a multiple of 8.
+///
 /// Numerics: f32, Phi's tail within 6.1e-5 relative, rounded to bfloat16 once.
-/// Twin: [`crate::cpu::gelu::gelu_forward`].
+///
+/// Twin: [`crate::reference::gelu::gelu_forward`].
 ///
 /// # Errors
 /// [`CudaError::Length`], [`CudaError::Size`], or the launch fails.
@@ -25,12 +27,14 @@ pub fn gelu_forward(device: &Device, out: Slice<Bf16>, inp: Slice<Bf16>) -> Resu
     device.launch(&FORWARD, grid, &[&out, &inp, &inp.len()])
 }
 
-/// The gradient of GELU's input from that of its result. It is written, not added to; `dinp` may be `dout`
-/// or `inp`: a thread reads its elements of both before it writes.
+/// Computes the gradient of GELU's input; `dinp` is overwritten. `dinp` may be `dout` or `inp`, because a thread reads
+/// its elements of both before it writes.
 ///
 /// Shapes: `dout` (N), `inp` (N) → `dinp` (N), N a multiple of 8.
+///
 /// Numerics: as [`gelu_forward`].
-/// Twin: [`crate::cpu::gelu::gelu_backward`].
+///
+/// Twin: [`crate::reference::gelu::gelu_backward`].
 ///
 /// # Errors
 /// As [`gelu_forward`].

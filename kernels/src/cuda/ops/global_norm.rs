@@ -1,6 +1,6 @@
-//! The length of all gradients together, for clipping: it stays on the card, where the optimizer reads it.
+//! L2 norm of all gradients, for clipping. It stays on the GPU, where the optimizer reads it.
 
-use headroom_shared::gpt::buffers::cuda::workspace;
+use headroom_planner::gpt::buffers::cuda::workspace;
 
 use crate::cuda::{CudaError, Device, Grid, Kernel, Module, Slice};
 
@@ -11,17 +11,18 @@ static ROOT: Kernel = Kernel { module: &MODULE, name: "global_norm_root", thread
 
 const THREADS: u32 = 512;
 
-/// Shares that the sum is made of, at most. Not a card's multiprocessors: the same on every card, so that the order of
-/// the sum is, too.
+/// Maximum number of partial sums. The same on every GPU, regardless of its multiprocessors, so that the order of
+/// summation is too.
 pub const N_SUMS: u64 = workspace::NORM_PARTS;
 
-/// The root of the sum of squares.
+/// Computes the square root of the sum of squares.
 ///
-/// Shapes: `grads` (N) -> `norm` (1), with `sums` ([`N_SUMS`]) in between.
-/// Numerics: f32, in an order that the number of gradients alone decides.
+/// Shapes: `grads` (N) -> `norm` (1), with scratch memory `sums` ([`N_SUMS`]).
+///
+/// Numerics: f32, in an order that depends on the number of gradients only.
 ///
 /// # Errors
-/// [`CudaError::Length`], [`CudaError::Size`] where `grads` begins at no multiple of 16 bytes, or the launch fails.
+/// [`CudaError::Length`], [`CudaError::Size`] if the address of `grads` is not a multiple of 16, or the launch fails.
 pub fn global_norm(device: &Device, norm: Slice<f32>, sums: Slice<f32>, grads: Slice<f32>) -> Result<(), CudaError> {
     const OP: &str = "global_norm";
     norm.expect(OP, "norm", 1)?;

@@ -1,6 +1,6 @@
-//! Layer normalisation, backward.
+//! Layer normalization, backward.
 
-use headroom_shared::gpt::buffers::cuda::workspace;
+use headroom_planner::gpt::buffers::cuda::workspace;
 
 use super::layernorm_forward::{Sizes, THREADS, or_null};
 use crate::cuda::{Bf16, CudaError, Device, Grid, Kernel, Module, Slice};
@@ -18,38 +18,38 @@ const fn kernel(name: &'static str, shared_bytes: u32) -> Kernel {
     Kernel { module: &MODULE, name, threads: THREADS, shared_bytes }
 }
 
-/// Columns of a block of `layernorm_backward_sum`.
+/// Columns per block of `layernorm_backward_sum`.
 const COLUMNS: u64 = 32;
 const OP: &str = "layernorm_backward";
 
-/// What a call adds to.
+/// Output tensors of the op.
 #[derive(Clone, Copy, Debug)]
 pub struct Gradients {
-    /// Gradient of the rows, (N, C).
+    /// Gradient of the input rows, (N, C).
     pub dinp: Slice<Bf16>,
-    /// Gradient of the scale, (C).
+    /// Gradient of the scale, (C); added to.
     pub dweight: Slice<f32>,
-    /// Gradient of the shift, (C), where there is one.
+    /// Gradient of the shift, (C), if there is one; added to.
     pub dbias: Option<Slice<f32>>,
-    /// Whether `dinp` is added to; else it is written, and what was there is not read.
+    /// Whether `dinp` is added to; otherwise it is overwritten.
     pub accumulate: bool,
 }
 
-/// What forward kept.
+/// Tensors saved by forward.
 #[derive(Clone, Copy, Debug)]
-pub struct Saved {
-    /// The rows before normalisation, (N, C).
+pub struct SavedNorm {
+    /// Input rows, (N, C).
     pub inp: Slice<Bf16>,
-    /// Each row's mean, (N).
+    /// Mean of each row, (N).
     pub mean: Slice<f32>,
-    /// Each row's inverse standard deviation, (N).
+    /// Inverse standard deviation of each row, (N).
     pub rstd: Slice<f32>,
 }
 
-/// Elements of the room that the blocks' sums should have, for `n` rows of `c` channels.
+/// Number of elements that the blocks' partial sums should have, for `n` rows of `c` channels.
 ///
 /// # Errors
-/// [`CudaError::Size`] where the kernels are not made for such rows.
+/// [`CudaError::Size`] if the kernels do not support such rows.
 pub fn sums_elements(n: u64, c: u64) -> Result<u64, CudaError> {
     let Sizes { n, c, .. } = Sizes::new(OP, n, c)?;
     Ok(workspace::norm_parts_elements(u64::from(n), u64::from(c)))
@@ -57,10 +57,13 @@ pub fn sums_elements(n: u64, c: u64) -> Result<u64, CudaError> {
 
 /// Adds the gradients of [`super::layernorm_forward::layernorm_forward`].
 ///
-/// Shapes: `dout` (N, C), `weight` (C) → adds to `dinp` (N, C), `dweight` (C), `dbias` (C), with `sums` (2, blocks, C) in
-/// between, [`sums_elements`] of them; C a multiple of 8 up to 9216. With less room there are fewer blocks.
-/// Numerics: f32, `dinp` rounded to bfloat16 once; the weights' sums in an order that the sizes alone decide.
-/// Twin: [`crate::cpu::layernorm_backward::layernorm_backward`].
+/// Shapes: `dout` (N, C), `weight` (C) → adds to `dinp` (N, C), `dweight` (C), `dbias` (C); C a multiple of 8 up to
+/// 9216. Scratch memory is `sums` (2, blocks, C), [`sums_elements`] of them; fewer elements mean fewer blocks.
+///
+/// Numerics: f32, `dinp` rounded to bfloat16 once; the sums of `dweight` and `dbias` have an order that depends on the
+/// sizes only.
+///
+/// Twin: [`crate::reference::layernorm_backward::layernorm_backward`].
 ///
 /// # Errors
 /// [`CudaError::Length`], [`CudaError::Size`], or a launch fails.
@@ -70,11 +73,11 @@ pub fn layernorm_backward(
     gradients: Gradients,
     sums: Slice<f32>,
     dout: Slice<Bf16>,
-    saved: Saved,
+    saved: SavedNorm,
     weight: Slice<Bf16>,
 ) -> Result<(), CudaError> {
     let Gradients { dinp, dweight, dbias, accumulate } = gradients;
-    let Saved { inp, mean, rstd } = saved;
+    let SavedNorm { inp, mean, rstd } = saved;
     let sizes = Sizes::new(OP, mean.len(), weight.len())?;
     for (tensor, slice) in [("dinp", dinp), ("dout", dout), ("inp", inp)] {
         slice.expect(OP, tensor, mean.len().saturating_mul(weight.len()))?;

@@ -1,11 +1,11 @@
-//! Layer normalisation, alone or of the residual stream to which a branch is added.
+//! Layer normalization, separate or fused with the addition of a branch to the residual stream.
 
-use headroom_shared::gpt::buffers::cuda::workspace;
+use headroom_planner::gpt::buffers::cuda::workspace;
 
 use super::{count, dropout::parts, eights};
 use crate::{
-    cpu::dropout::Dropout,
     cuda::{Bf16, CudaError, Device, Grid, Kernel, Module, Slice},
+    reference::dropout::Dropout,
 };
 
 pub(super) static MODULE: Module =
@@ -25,35 +25,38 @@ const fn kernel(name: &'static str) -> Kernel {
 pub(super) const THREADS: u32 = 384;
 const _: () = assert!(THREADS as u64 == workspace::NORM_THREADS, "the plan counts with the kernels' blocks");
 
-/// What one call writes.
+/// Output tensors of the op.
 #[derive(Clone, Copy, Debug)]
 pub struct Output {
-    /// The normalised rows, (N, C).
+    /// Normalized rows, (N, C).
     pub out: Slice<Bf16>,
-    /// Each row's mean, (N); kept for backward.
+    /// Mean of each row, (N); saved for backward.
     pub mean: Slice<f32>,
-    /// Each row's inverse standard deviation, (N); kept for backward.
+    /// Inverse standard deviation of each row, (N); saved for backward.
     pub rstd: Slice<f32>,
 }
 
-/// What the residual stream becomes, and of what.
+/// Tensors of the residual addition.
 #[derive(Clone, Copy, Debug)]
 pub struct Residual {
-    /// The sum, (N, C); it may be `inp`.
+    /// Sum, (N, C); may be `inp`.
     pub residual: Slice<Bf16>,
-    /// The stream before, (N, C).
+    /// Residual stream before the addition, (N, C).
     pub inp: Slice<Bf16>,
-    /// What is added, (N, C).
+    /// Branch to add, (N, C).
     pub branch: Slice<Bf16>,
-    /// What is dropped of the branch first.
+    /// Dropout of the branch.
     pub dropout: Option<Dropout>,
 }
 
-/// Normalises each row's channels, then scales and shifts them.
+/// Normalizes each row's channels, then scales and shifts them.
 ///
-/// Shapes: `inp` (N, C), `weight` (C), `bias` (C) or none → `out` (N, C), `mean`, `rstd` (N); C a multiple of 8 up to 9216.
+/// Shapes: `inp` (N, C), `weight` (C), `bias` (C) or none → `out` (N, C), `mean`, `rstd` (N); C a multiple of 8 up to
+/// 9216.
+///
 /// Numerics: f32, biased variance about the mean, eps 1e-5 inside the root; rounded to bfloat16 once.
-/// Twin: [`crate::cpu::layernorm_forward::layernorm_forward`].
+///
+/// Twin: [`crate::reference::layernorm_forward::layernorm_forward`].
 ///
 /// # Errors
 /// [`CudaError::Length`], [`CudaError::Size`], or the launch fails.
@@ -77,12 +80,14 @@ pub fn layernorm_forward(
     device.launch(&FORWARD[kernel], grid, &[&out, &mean, &rstd, &inp, &weight, &or_null(bias), &n, &c])
 }
 
-/// Adds a branch to the residual stream, rounds the sum to bfloat16, and normalises what was rounded.
+/// Adds a branch to the residual stream, rounds the sum to bfloat16, and normalizes the rounded sum.
 ///
 /// Shapes: as [`layernorm_forward`], with `residual`, `inp` and `branch` (N, C).
-/// Numerics: as [`layernorm_forward`], the sum rounded once besides.
-/// Twins: [`crate::cpu::dropout::dropout`], [`crate::cpu::residual_forward::residual_forward`], and then
-/// [`crate::cpu::layernorm_forward::layernorm_forward`].
+///
+/// Numerics: as [`layernorm_forward`], with the sum rounded once.
+///
+/// Twins: [`crate::reference::dropout::dropout`], [`crate::reference::residual_forward::residual_forward`], and then
+/// [`crate::reference::layernorm_forward::layernorm_forward`].
 ///
 /// # Errors
 /// As [`layernorm_forward`].
@@ -112,18 +117,18 @@ pub fn residual_layernorm_forward(
     )
 }
 
-/// A tensor that there need not be, as kernels are told of it.
+/// An optional tensor as a kernel argument: null if absent.
 pub(super) fn or_null<T: crate::cuda::Element>(slice: Option<Slice<T>>) -> Slice<T> {
     slice.unwrap_or(Slice::new(0, 0))
 }
 
-/// Sizes as the kernels take them, and which kernel it is.
+/// Sizes in the kernels' types, and the index of the kernel.
 pub(super) struct Sizes {
     pub n: u32,
     pub c: u32,
-    /// By its place among those of an op.
+    /// Index among the kernels of an op.
     pub kernel: usize,
-    /// Rows that are a block's work at once.
+    /// Rows that a block processes at a time.
     pub rows: u64,
 }
 

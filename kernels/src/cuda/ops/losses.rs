@@ -1,4 +1,4 @@
-//! The sum of all rows' losses.
+//! Sum of all rows' losses.
 
 use super::count;
 use crate::cuda::{CudaError, Device, Grid, Kernel, Module, Slice};
@@ -6,10 +6,11 @@ use crate::cuda::{CudaError, Device, Grid, Kernel, Module, Slice};
 pub(super) static MODULE: Module = Module { name: "losses", ptx: include_str!("../../../ptx/losses.ptx") };
 static SUM: Kernel = Kernel { module: &MODULE, name: "losses_sum", threads: 1024, shared_bytes: 128 };
 
-/// The sum of losses times `scale`; with `accumulate` it is added to what stands there.
+/// Computes the sum of losses times `scale`, added to the old value if `accumulate`.
 ///
 /// Shapes: `losses` (N) → `sum` (1).
-/// Numerics: f32, in an order that N alone decides.
+///
+/// Numerics: f32, in an order that depends on N only.
 ///
 /// # Errors
 /// [`CudaError::Length`], [`CudaError::Size`], or the launch fails.

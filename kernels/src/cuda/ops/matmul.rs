@@ -1,10 +1,10 @@
-//! Linear layers by our own kernels: forward with what follows it, and the gradients.
+//! Linear layers with the built-in kernels: forward with fused epilogues, and the gradients.
 
 pub(in crate::cuda) mod sizes;
 
-/// Elements of the room that parts of a weight's gradient take.
-pub use headroom_shared::gpt::buffers::cuda::workspace::weight_parts_elements as planes_elements;
-use headroom_shared::gpt::buffers::cuda::workspace::{TILE, weight_part_rows};
+/// Number of elements of the scratch memory for partial sums of a weight's gradient.
+pub use headroom_planner::gpt::buffers::cuda::workspace::weight_parts_elements as planes_elements;
+use headroom_planner::gpt::buffers::cuda::workspace::{TILE, weight_part_rows};
 
 use super::{count, eights, layernorm_forward::or_null, sum_planes::sum_planes};
 use crate::cuda::{Bf16, CudaError, Device, Grid, Kernel, Module, Slice};
@@ -22,12 +22,14 @@ const fn kernel(name: &'static str) -> Kernel {
     Kernel { module: &MODULE, name, threads: 128, shared_bytes: 49152 }
 }
 
-/// A linear layer over rows.
+/// Computes a linear layer.
 ///
-/// Shapes: `inp` (N, C), `weight` (OC, C), `bias` (OC) or none → `out` (N, OC); C and OC multiples of 8 (a vocabulary is
-/// padded by whoever allocates its weight).
-/// Numerics: sums of f32 over C, with the bias, rounded to bfloat16 once.
-/// Twin: [`crate::cpu::matmul::matmul_forward`].
+/// Shapes: `inp` (N, C), `weight` (OC, C), `bias` (OC) or none → `out` (N, OC); C and OC multiples of 8. The caller
+/// pads a vocabulary to such a multiple.
+///
+/// Numerics: f32 sums over C, with the bias, rounded to bfloat16 once.
+///
+/// Twin: [`crate::reference::matmul::matmul_forward`].
 ///
 /// # Errors
 /// [`CudaError::Length`], [`CudaError::Size`], or the launch fails.
@@ -45,11 +47,13 @@ pub fn matmul_forward(
     sizes.launch_rows(device, &FORWARD, oc, &[&out, &inp, &weight, &or_null(bias), &n, &c, &oc])
 }
 
-/// A linear layer, and GELU of what it is rounded to.
+/// Computes a linear layer, and GELU of its rounded result.
 ///
-/// Shapes: as [`matmul_forward`], with `gelu_out` (N, OC). `out` is kept for backward.
-/// Numerics: as [`matmul_forward`]; GELU is that of [`super::gelu`], bit by bit, so that it can be computed again.
-/// Twins: [`crate::cpu::matmul::matmul_forward`] and [`crate::cpu::gelu::gelu_forward`].
+/// Shapes: as [`matmul_forward`], with `gelu_out` (N, OC). `out` is saved for backward.
+///
+/// Numerics: as [`matmul_forward`]. GELU is bit-identical to [`super::gelu`], so it can be recomputed.
+///
+/// Twins: [`crate::reference::matmul::matmul_forward`] and [`crate::reference::gelu::gelu_forward`].
 ///
 /// # Errors
 /// As [`matmul_forward`].
@@ -71,11 +75,13 @@ pub fn matmul_gelu_forward(
     sizes.launch_rows(device, &GELU_FORWARD, oc, &[&gelu_out, &out, &inp, &weight, &bias, &n, &c, &oc])
 }
 
-/// A linear layer added to the residual stream.
+/// Computes a linear layer and adds it to the residual stream.
 ///
-/// Shapes: as [`matmul_forward`], with `residual` (N, OC), which `out` may be itself.
-/// Numerics: as [`matmul_forward`], the sum of both rounded once.
-/// Twins: [`crate::cpu::matmul::matmul_forward`] and [`crate::cpu::residual_forward::residual_forward`].
+/// Shapes: as [`matmul_forward`], with `residual` (N, OC), which may be `out` itself.
+///
+/// Numerics: as [`matmul_forward`], with the sum of both rounded once.
+///
+/// Twins: [`crate::reference::matmul::matmul_forward`] and [`crate::reference::residual_forward::residual_forward`].
 ///
 /// # Errors
 /// As [`matmul_forward`].
@@ -97,11 +103,13 @@ pub fn matmul_residual_forward(
     sizes.launch_rows(device, &RESIDUAL_FORWARD, oc, &[&out, &inp, &weight, &bias, &residual, &n, &c, &oc])
 }
 
-/// The gradient of the rows of [`matmul_forward`], written: what was there is not read.
+/// Computes the gradient of the input of [`matmul_forward`]; `dinp` is overwritten.
 ///
 /// Shapes: `dout` (N, OC), `weight` (OC, C) → `dinp` (N, C); C and OC multiples of 8.
-/// Numerics: sums of f32 over OC, rounded to bfloat16 once.
-/// Twin: [`crate::cpu::matmul::matmul_backward`], onto zeros.
+///
+/// Numerics: f32 sums over OC, rounded to bfloat16 once.
+///
+/// Twin: [`crate::reference::matmul::matmul_backward`], onto zeros.
 ///
 /// # Errors
 /// As [`matmul_forward`].
@@ -120,11 +128,13 @@ pub fn matmul_backward_inp(
     sizes.launch_rows(device, &BACKWARD_INP, c, &[&dinp, &dout, &weight, &n, &c, &oc])
 }
 
-/// The same where the rows are GELU of others: the gradient of those.
+/// Computes [`matmul_backward_inp`] for an input that is GELU of `pre`: the gradient of `pre`.
 ///
-/// Shapes: as [`matmul_backward_inp`], with `pre` (N, C), what GELU was taken of.
+/// Shapes: as [`matmul_backward_inp`], with `pre` (N, C), the input of GELU.
+///
 /// Numerics: as [`matmul_backward_inp`], times GELU's derivative, rounded once.
-/// Twins: [`crate::cpu::matmul::matmul_backward`] and [`crate::cpu::gelu::gelu_backward`], onto zeros.
+///
+/// Twins: [`crate::reference::matmul::matmul_backward`] and [`crate::reference::gelu::gelu_backward`], onto zeros.
 ///
 /// # Errors
 /// As [`matmul_forward`].
@@ -145,12 +155,14 @@ pub fn matmul_gelu_backward_inp(
     sizes.launch_rows(device, &GELU_BACKWARD_INP, c, &[&dinp, &dout, &weight, &pre, &n, &c, &oc])
 }
 
-/// The gradient of the weight of [`matmul_forward`], added to what is there where `accumulate` says so.
+/// Computes the gradient of the weight of [`matmul_forward`], added to the old values if `accumulate`.
 ///
-/// Shapes: `dout` (N, OC), `inp` (N, C) → `dweight` (OC, C), with `planes` ([`planes_elements`]) in between; C and OC
-/// multiples of 8.
-/// Numerics: sums of f32, in an order that N, C and OC alone decide.
-/// Twin: [`crate::cpu::matmul::matmul_backward`].
+/// Shapes: `dout` (N, OC), `inp` (N, C) → `dweight` (OC, C); C and OC multiples of 8. Scratch memory is `planes`
+/// ([`planes_elements`]).
+///
+/// Numerics: f32 sums, in an order that depends on N, C and OC only.
+///
+/// Twin: [`crate::reference::matmul::matmul_backward`].
 ///
 /// # Errors
 /// As [`matmul_forward`].

@@ -1,4 +1,4 @@
-//! The last step of sums that many blocks have parts of.
+//! Final step of sums whose partial sums come from many blocks.
 
 use crate::cuda::{CudaError, Device, Grid, Kernel, Module, Slice};
 
@@ -6,10 +6,10 @@ pub(super) static MODULE: Module = Module { name: "sum_planes", ptx: include_str
 static SUM: Kernel = Kernel { module: &MODULE, name: "sum_planes", threads: THREADS, shared_bytes: 0 };
 
 const THREADS: u32 = 256;
-/// Numbers that a thread sums up.
+/// Elements per thread.
 const EACH: u64 = 4;
 
-/// Adds planes by their number, and the sum to what is there where it says so.
+/// Sums the planes in order of their index, added to the old values if `accumulate`.
 ///
 /// Shapes: `planes` (P, N) → `out` (N), N a multiple of 4.
 pub(super) fn sum_planes(

@@ -1,5 +1,5 @@
-//! Symbols that write and read the card's memory from the host. What they are to be done after has been done: kernels
-//! run when they are launched.
+//! Symbols that copy between the host's and the GPU's memory. Kernels run when they are launched, so earlier work is
+//! always complete.
 #![allow(non_snake_case, reason = "names of cuda.h")]
 
 use std::{
@@ -15,13 +15,14 @@ use crate::{
     state::{Handle, State, complain, in_context},
 };
 
-/// A card would take the nearest allocation for granted or fail as a kernel does; here it is told at once.
+/// Reports a copy outside of an allocation. A real GPU would use the nearest allocation or fail asynchronously; here
+/// the call fails immediately.
 fn outside(error: &OutOfBounds) -> u32 {
-    complain(format_args!("a copy of the host's: {error}"));
+    complain(format_args!("invalid copy: {error}"));
     code::INVALID_VALUE
 }
 
-/// A stream that is there, and a host's pointer that is no null.
+/// Checks that the stream exists and the host pointer is not null.
 fn may(state: &State, stream: Handle, host: *const c_void) -> Result<(), u32> {
     check(state, stream)?;
     if host.is_null() { Err(code::INVALID_VALUE) } else { Ok(()) }

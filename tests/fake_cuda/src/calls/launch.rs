@@ -1,4 +1,4 @@
-//! The symbol that launches: it refuses what a card's driver would, and runs the kernel to its end.
+//! The symbol that launches kernels. It makes the driver's checks and runs the kernel to completion.
 #![allow(non_snake_case, reason = "names of cuda.h")]
 
 use std::{
@@ -6,17 +6,17 @@ use std::{
     slice,
 };
 
-use headroom_emulator::{Kernel, Launch, What};
+use headroom_emulator::{FaultKind, Kernel, Launch};
 
 use super::{module, stream};
 use crate::{
-    code, compiled, here,
-    state::{Answer, Entry, Handle, State, complain, in_context},
+    code, compiled, launch_settings,
+    state::{CallResult, Entry, Handle, State, complain, in_context},
 };
 
-/// Blocks at most, by x, y and z.
+/// Largest grid, by x, y and z.
 const GRID_MAX: [u32; 3] = [0x7fff_ffff, 0xffff, 0xffff];
-/// Threads at most, by x, y and z, and of all together.
+/// Largest block, by x, y and z, and in total threads.
 const BLOCK_MAX: ([u32; 3], u32) = ([1024, 1024, 64], 1024);
 
 #[unsafe(no_mangle)]
@@ -38,20 +38,20 @@ unsafe extern "C" fn cuLaunchKernel(
         stream::check(state, on)?;
         let entry = module::of(state, function)?.clone();
         may(&entry, grid, block, shared_bytes).inspect_err(|_| {
-            complain(format_args!("{}: no launch of {grid:?} x {block:?} with {shared_bytes} bytes", entry.name));
+            complain(format_args!("{}: invalid launch of {grid:?} x {block:?} with {shared_bytes} bytes", entry.name));
         })?;
         let n = entry.kernel.parameter_bytes().len();
         if !extra.is_null() || (arguments.is_null() && n > 0) {
             return Err(code::INVALID_VALUE);
         }
-        // As many as the PTX says, which was compared with the source.
+        // The number of parameters in the PTX, which was checked against the source.
         let arguments = if n == 0 { &[] } else { unsafe { slice::from_raw_parts(arguments, n) } };
         state.n_launches += 1;
         if let Some(fault) = state.scenario()?.fault.filter(|fault| fault.launch == state.n_launches) {
             state.fail(fault.code, format!("{}: fails with {} as the scenario says", entry.name, fault.code));
             return Ok(());
         }
-        let seed = here::seed().unwrap_or(state.scenario()?.seed);
+        let seed = launch_settings::seed().unwrap_or(state.scenario()?.seed);
         if let Some(module) = &entry.compiled {
             let launch = headroom_ptx::Launch { grid, block, shared_bytes, seed };
             return unsafe { compiled::launch(state, module, &entry.name, launch, arguments) };
@@ -59,7 +59,7 @@ unsafe extern "C" fn cuLaunchKernel(
         let kernel = mutated(state, &entry)?;
         state.emulator.reseed(seed);
         let launched = unsafe { state.emulator.launch(kernel, Launch { grid, block, shared_bytes }, arguments) };
-        // That it failed is told by whoever waits.
+        // The failure is reported by the next synchronising call.
         if let Err(fault) = launched {
             state.fail(code_of(&fault.what), fault.to_string());
         }
@@ -67,8 +67,8 @@ unsafe extern "C" fn cuLaunchKernel(
     })
 }
 
-/// Refuses what no card of the kind launches.
-fn may(entry: &Entry, grid: [u32; 3], block: [u32; 3], shared_bytes: u32) -> Answer {
+/// Rejects launches that exceed the limits of a GPU or of the kernel.
+fn may(entry: &Entry, grid: [u32; 3], block: [u32; 3], shared_bytes: u32) -> CallResult {
     let within =
         |sizes: [u32; 3], most: [u32; 3]| sizes.iter().zip(most).all(|(&size, most)| (1..=most).contains(&size));
     let threads = block.iter().try_fold(1_u32, |threads, &size| threads.checked_mul(size));
@@ -82,9 +82,10 @@ fn may(entry: &Entry, grid: [u32; 3], block: [u32; 3], shared_bytes: u32) -> Ans
     Ok(())
 }
 
-/// The kernel, or the one with a mistake that this thread or the scenario wants.
+/// Returns the kernel, or its mutation if this thread or the scenario selects one.
 fn mutated(state: &State, entry: &Entry) -> Result<&'static Kernel, u32> {
-    let mutation = here::mutation(&entry.name).or_else(|| state.scenario().ok()?.mutations.get(&entry.name).cloned());
+    let mutation =
+        launch_settings::mutation(&entry.name).or_else(|| state.scenario().ok()?.mutations.get(&entry.name).cloned());
     let Some(mutation) = mutation else { return Ok(entry.kernel) };
     let name = format!("{}__{mutation}", entry.name);
     headroom_emulator::kernel(&name).ok_or_else(|| {
@@ -93,12 +94,12 @@ fn mutated(state: &State, entry: &Entry) -> Result<&'static Kernel, u32> {
     })
 }
 
-/// What a card would say of it, as far as it would notice.
-fn code_of(what: &What) -> u32 {
+/// Returns the code that a GPU would report, for mistakes that a GPU detects.
+fn code_of(what: &FaultKind) -> u32 {
     match what {
-        What::OutOfBounds(_) => code::ILLEGAL_ADDRESS,
-        What::Misaligned { .. } => code::MISALIGNED_ADDRESS,
-        What::Deadlock { .. } => code::LAUNCH_TIMEOUT,
+        FaultKind::OutOfBounds(_) => code::ILLEGAL_ADDRESS,
+        FaultKind::Misaligned { .. } => code::MISALIGNED_ADDRESS,
+        FaultKind::Deadlock { .. } => code::LAUNCH_TIMEOUT,
         _ => code::LAUNCH_FAILED,
     }
 }

@@ -1,4 +1,4 @@
-//! Symbols that take PTX and give kernels: those of the sources, whose parameters have to be what the PTX says.
+//! Symbols that load PTX and return kernels. The kernels are those of the sources; their parameters must match the PTX.
 #![allow(non_snake_case, reason = "names of cuda.h")]
 
 use std::{
@@ -8,7 +8,7 @@ use std::{
 
 use super::{handle, put, put_text};
 use crate::{
-    Card, code, compiled,
+    FakeGpu, code, compiled,
     ptx::{self, Ptx},
     state::{Entry, Handle, State, complain, in_context},
 };
@@ -17,9 +17,9 @@ use crate::{
 const ERROR_LOG: (c_uint, c_uint) = (5, 6);
 /// CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES.
 const SHARED_BYTES_MAX: c_uint = 8;
-/// Shared memory of a block that asks for no more.
+/// Dynamic shared memory of a block without opt-in, in bytes.
 const SHARED_BYTES_USUAL: u32 = 49_152;
-/// Threads of a block at most.
+/// Largest number of threads per block.
 const THREADS_MAX: u32 = 1024;
 
 #[unsafe(no_mangle)]
@@ -30,7 +30,7 @@ unsafe extern "C" fn cuModuleLoadDataEx(
     options: *const c_uint,
     values: *const *mut c_void,
 ) -> c_uint {
-    in_context(|state, card| {
+    in_context(|state, gpu| {
         if image.is_null() {
             return Err(code::INVALID_VALUE);
         }
@@ -40,7 +40,7 @@ unsafe extern "C" fn cuModuleLoadDataEx(
         if scenario.no_modules_after.is_some_and(|n| n_launches >= n) {
             return Err(code::OUT_OF_MEMORY);
         }
-        let entries = read(&text, scenario.driver_version, &scenario.cards[card]).and_then(|mut entries| {
+        let entries = read(&text, scenario.driver_version, &scenario.gpus[gpu]).and_then(|mut entries| {
             let module = compiled::module(&text).map_err(|error| (code::INVALID_PTX, error))?;
             entries.iter_mut().for_each(|entry| entry.compiled = module.clone());
             Ok(entries)
@@ -60,10 +60,10 @@ unsafe extern "C" fn cuModuleLoadDataEx(
     })
 }
 
-/// Writes what is wrong where the caller wants it, if it does.
+/// Writes an error log to the caller's buffer, if the options have one.
 ///
 /// # Safety
-/// As of every symbol.
+/// As for every symbol.
 unsafe fn put_log(log: &str, n_options: c_uint, options: *const c_uint, values: *const *mut c_void) {
     let n_options = usize::try_from(n_options).unwrap_or(0);
     if n_options == 0 || options.is_null() || values.is_null() {
@@ -73,27 +73,27 @@ unsafe fn put_log(log: &str, n_options: c_uint, options: *const c_uint, values: 
         unsafe { (slice::from_raw_parts(options, n_options), slice::from_raw_parts(values, n_options)) };
     let value = |of: c_uint| options.iter().position(|&option| option == of).map(|place| values[place]);
     if let (Some(buffer), Some(size)) = (value(ERROR_LOG.0), value(ERROR_LOG.1)) {
-        // A caller that wants no log has given no buffer.
+        // A caller without a buffer gets no log.
         let _: Result<(), u32> = unsafe { put_text(buffer.cast::<c_char>(), size.addr(), log) };
     }
 }
 
-/// Reads a module; else the code and what is wrong.
-fn read(text: &str, driver_version: i32, card: &Card) -> Result<Vec<Entry>, (u32, String)> {
+/// Parses a module, or returns the code and the log.
+fn read(text: &str, driver_version: i32, gpu: &FakeGpu) -> Result<Vec<Entry>, (u32, String)> {
     let ptx = Ptx::read(text).map_err(|error| (code::INVALID_PTX, error))?;
     let (version, known) = (ptx.version, newest(driver_version));
     if version > known {
         let what = format!("PTX of version {}.{}, newer than this driver", version / 10, version % 10);
         return Err((code::UNSUPPORTED_PTX_VERSION, what));
     }
-    let can = u32::try_from(10 * card.capability.0 + card.capability.1).unwrap_or(0);
+    let can = u32::try_from(10 * gpu.capability.0 + gpu.capability.1).unwrap_or(0);
     if ptx.target > can {
-        return Err((code::NO_BINARY_FOR_GPU, format!("PTX for sm_{} on a card of sm_{can}", ptx.target)));
+        return Err((code::NO_BINARY_FOR_GPU, format!("PTX for sm_{} on a GPU of sm_{can}", ptx.target)));
     }
     ptx.entries.iter().map(entry).collect()
 }
 
-/// The newest PTX of a driver: 8.4 came with CUDA 12.4, 8.5 with 12.5 (PTX ISA, release notes).
+/// Returns the newest PTX version of a driver: 8.4 came with CUDA 12.4, 8.5 with 12.5 (PTX ISA, release notes).
 fn newest(driver_version: i32) -> u32 {
     match driver_version {
         ..12_000 => 78,
@@ -145,7 +145,7 @@ unsafe extern "C" fn cuModuleGetFunction(out: *mut Handle, module: Handle, name:
     })
 }
 
-/// The kernel of a handle.
+/// Returns the kernel of a handle.
 pub fn of(state: &mut State, function: Handle) -> Result<&mut Entry, u32> {
     let (module, place) = *state.functions.get(&function.addr()).ok_or(code::INVALID_HANDLE)?;
     state.modules.get_mut(&module).and_then(|entries| entries.get_mut(place)).ok_or(code::INVALID_HANDLE)
@@ -161,7 +161,7 @@ unsafe extern "C" fn cuFuncGetParamInfo(
     in_context(|state, _| {
         let parameters = of(state, function)?.kernel.parameter_bytes();
         let own = *parameters.get(index).ok_or(code::INVALID_VALUE)? as usize;
-        // Each lies at a multiple of its own size: they are numbers and addresses.
+        // Parameters are numbers and addresses, each aligned to its own size.
         let before = parameters[..index].iter().fold(0, |end: usize, &n| end.next_multiple_of(n as usize) + n as usize);
         unsafe { put(offset, before.next_multiple_of(own)) }?;
         if bytes.is_null() { Ok(()) } else { unsafe { put(bytes, own) } }
@@ -170,11 +170,11 @@ unsafe extern "C" fn cuFuncGetParamInfo(
 
 #[unsafe(no_mangle)]
 extern "C" fn cuFuncSetAttribute(function: Handle, attribute: c_uint, value: c_int) -> c_uint {
-    in_context(|state, card| {
-        let most = state.scenario()?.cards[card].shared_bytes_max;
+    in_context(|state, gpu| {
+        let most = state.scenario()?.gpus[gpu].shared_bytes_max;
         let entry = of(state, function)?;
         if attribute != SHARED_BYTES_MAX {
-            complain(format_args!("attribute {attribute} of a function is set, which nobody taught it"));
+            complain(format_args!("attribute {attribute} of a function is not emulated"));
             return Err(code::INVALID_VALUE);
         }
         let value = u32::try_from(value).ok().filter(|&value| value <= most).ok_or(code::INVALID_VALUE)?;
@@ -189,7 +189,7 @@ mod tests {
 
     #[track_caller]
     fn refused(text: &str, driver_version: i32) -> (u32, String) {
-        read(text, driver_version, &Card::default()).expect_err("it is refused")
+        read(text, driver_version, &FakeGpu::default()).expect_err("it is refused")
     }
 
     fn file(version: &str, target: u32, entry: &str) -> String {
@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn ptx_of_the_sources_is_taken() {
-        let entries = read(&file("8.4", 80, ROOT), 12_040, &Card::default()).expect("it is of now");
+        let entries = read(&file("8.4", 80, ROOT), 12_040, &FakeGpu::default()).expect("it is current");
         assert_eq!(entries[0].name, "global_norm_root");
     }
 
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn ptx_beyond_driver_or_card_is_refused() {
+    fn ptx_beyond_driver_or_gpu_is_refused() {
         assert_eq!(refused(&file("8.5", 80, ROOT), 12_040).0, code::UNSUPPORTED_PTX_VERSION);
         assert_eq!(refused(&file("8.4", 90, ROOT), 13_000).0, code::NO_BINARY_FOR_GPU);
         assert_eq!(refused("no PTX", 13_000).0, code::INVALID_PTX);

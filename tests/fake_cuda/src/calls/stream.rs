@@ -1,4 +1,4 @@
-//! Symbols of streams and of moments in them.
+//! Symbols for streams and events.
 #![allow(non_snake_case, reason = "names of cuda.h")]
 
 use std::{ffi::c_uint, time::Instant};
@@ -9,18 +9,18 @@ use crate::{
     state::{Handle, State, complain, in_context},
 };
 
-/// A stream that is there; null is the usual one.
+/// Checks that a stream exists; null is the default stream.
 pub fn exists(state: &State, stream: Handle) -> Result<(), u32> {
     let is_there = stream.is_null() || state.streams.contains(&stream.addr());
     if is_there { Ok(()) } else { Err(code::INVALID_HANDLE) }
 }
 
-/// A stream for another piece of work. What a copy has of the host's memory may change or end before a card has read it,
-/// so that our host waits for each before it goes on, and one that does not is refused here.
+/// Checks a stream before new work is queued. The host's memory of a copy may change or be freed before a GPU has read
+/// it. The host therefore synchronises after each copy, and work that follows a copy without that is rejected.
 pub fn check(state: &State, stream: Handle) -> Result<(), u32> {
     exists(state, stream)?;
     if state.unawaited.contains(&stream.addr()) {
-        complain("a copy of the host's memory was not waited for before more was to be done");
+        complain("the stream was not synchronised after a copy of host memory");
         return Err(code::NOT_READY);
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! Symbols that are of no card.
+//! Symbols that concern no GPU.
 #![allow(non_snake_case, reason = "names of cuda.h")]
 
 use std::ffi::{c_char, c_int, c_uint};
@@ -18,12 +18,12 @@ unsafe extern "C" fn cuDriverGetVersion(out: *mut c_int) -> c_uint {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuGetErrorName(error: c_uint, out: *mut *const c_char) -> c_uint {
-    let told = code::told(error).ok_or(code::INVALID_VALUE);
-    told.and_then(|(name, _)| unsafe { put(out, name.as_ptr()) }).err().unwrap_or(code::SUCCESS)
+    let names = code::describe(error).ok_or(code::INVALID_VALUE);
+    names.and_then(|(name, _)| unsafe { put(out, name.as_ptr()) }).err().unwrap_or(code::SUCCESS)
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuGetErrorString(error: c_uint, out: *mut *const c_char) -> c_uint {
-    let told = code::told(error).ok_or(code::INVALID_VALUE);
-    told.and_then(|(_, description)| unsafe { put(out, description.as_ptr()) }).err().unwrap_or(code::SUCCESS)
+    let names = code::describe(error).ok_or(code::INVALID_VALUE);
+    names.and_then(|(_, description)| unsafe { put(out, description.as_ptr()) }).err().unwrap_or(code::SUCCESS)
 }

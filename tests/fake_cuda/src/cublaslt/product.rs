@@ -1,4 +1,4 @@
-//! A product in the card's memory: matrices of bfloat16, column by column, with sums of float32 cut into parts.
+//! GEMM in the emulated GPU's memory: column-major bfloat16 matrices, with float32 sums split into parts.
 
 use std::ops::Range;
 
@@ -6,19 +6,19 @@ use headroom_emulator::Emulator;
 
 use crate::bfloat16::{rounded, wide};
 
-/// What the library takes for granted of where matrices begin.
+/// Alignment that the library assumes for matrices, in bytes.
 const ALIGNMENT: u64 = 256;
 
 /// cublasLtMatrixLayout_t.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Matrix {
-    /// Rows, which lie one after the other.
+    /// Rows, contiguous in memory.
     pub rows: u64,
-    /// Columns.
+    /// Number of columns.
     pub columns: u64,
-    /// Elements from one column to the next.
+    /// Leading dimension: elements between the starts of consecutive columns.
     pub leading: u64,
-    /// Whether elements are float32, else bfloat16.
+    /// Whether elements are float32; otherwise they are bfloat16.
     pub is_wide: bool,
 }
 
@@ -40,41 +40,41 @@ impl Matrix {
     }
 }
 
-/// A product.
+/// A GEMM.
 #[derive(Clone, Copy, Debug)]
 pub struct Operation {
     /// The first matrix.
     pub a: Matrix,
-    /// The second.
+    /// The second matrix.
     pub b: Matrix,
     /// The result.
     pub out: Matrix,
-    /// Whether the first is taken transposed.
+    /// Whether the first matrix is transposed.
     pub a_transposed: bool,
-    /// Whether the second is.
+    /// Whether the second matrix is transposed.
     pub b_transposed: bool,
 }
 
 impl Operation {
-    /// Whether sizes and elements fit each other.
+    /// Returns whether sizes and element types match.
     pub fn fits(&self) -> bool {
         let ([m, k], [k_too, n]) = (self.a.transposed(self.a_transposed), self.b.transposed(self.b_transposed));
         k == k_too && [self.out.rows, self.out.columns] == [m, n] && !self.a.is_wide && !self.b.is_wide
     }
 }
 
-/// Where matrices begin.
+/// Addresses of the matrices.
 #[derive(Clone, Copy, Debug)]
 pub struct Addresses {
     /// The first matrix.
     pub a: u64,
-    /// The second.
+    /// The second matrix.
     pub b: u64,
-    /// The one that is added.
+    /// The matrix that is added, scaled by beta.
     pub c: u64,
     /// The result.
     pub out: u64,
-    /// The vector that is added.
+    /// The bias vector.
     pub bias: Option<u64>,
 }
 
@@ -91,7 +91,7 @@ fn size(value: u64) -> Result<usize, String> {
     usize::try_from(value).map_err(|_| format!("{value} is more than memory"))
 }
 
-/// A matrix' rows, or its columns.
+/// Returns a matrix's rows, or its columns.
 fn lines(values: &[f32], of: Matrix, rows: bool) -> Result<Vec<Vec<f32>>, String> {
     let [n_rows, n_columns, leading] = [size(of.rows)?, size(of.columns)?, size(of.leading)?];
     let at = |row: usize, column: usize| values[column * leading + row];
@@ -102,8 +102,8 @@ fn lines(values: &[f32], of: Matrix, rows: bool) -> Result<Vec<Vec<f32>>, String
     })
 }
 
-/// Computes `out` = `alpha` a x b + `beta` c + bias. Sums are cut into parts of nearly one length, each from its first on,
-/// which are added up from the first on, or from the last.
+/// Computes `out` = `alpha` a x b + `beta` c + bias. Each sum is split into parts of nearly equal length. The parts are
+/// added from the first to the last, or backwards.
 pub fn compute(
     emulator: &mut Emulator,
     operation: Operation,
@@ -121,18 +121,18 @@ pub fn compute(
     let result = out.range(addresses.out);
     for other in [a.range(addresses.a), b.range(addresses.b)] {
         if other.start < result.end && result.start < other.end {
-            return Err(format!("the result {result:x?} lies over what it is made of, {other:x?}"));
+            return Err(format!("the result {result:x?} overlaps an operand, {other:x?}"));
         }
     }
     if out.leading != out.rows {
-        return Err("columns of the result lie apart, which nobody here asks for".to_owned());
+        return Err("a result with gaps between its columns is not emulated".to_owned());
     }
     let depth = size(a.transposed(a_transposed)[1])?;
     let rows_of_a = lines(&read(emulator, a, addresses.a)?, a, !a_transposed)?;
     let columns_of_b = lines(&read(emulator, b, addresses.b)?, b, b_transposed)?;
     let bias = addresses.bias.map(|bias| read(emulator, Matrix { columns: 1, leading: out.rows, ..out }, bias));
     let bias = bias.transpose()?;
-    // Where nothing is added, what is there may be anything.
+    // With beta 0, c may be uninitialised.
     let added = if beta == 0.0 { None } else { Some(read(emulator, out, addresses.c)?) };
     let part = depth.div_ceil(size(parts)?.max(1)).max(1);
     let mut starts: Vec<usize> = (0..depth).step_by(part).collect();

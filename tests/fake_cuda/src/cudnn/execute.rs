@@ -1,5 +1,5 @@
-//! Executes a graph, whatever it computes: operation by operation, in float32, each result rounded to what its tensor is
-//! made of, with tensors in the card's memory.
+//! Execution of any graph: operation by operation in float32, with each result rounded to its tensor's element type.
+//! Tensors are in the emulated GPU's memory.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,39 +9,39 @@ use std::{
 use headroom_emulator::Emulator;
 
 use super::{
+    finalized::Pack,
     graph::{Graph, Operation, Tensor, Work, places},
-    made::Pack,
     table::{Elements, Fold, Mode},
 };
 use crate::bfloat16;
 
-/// What the library takes for granted of where its room begins.
+/// Alignment that the library assumes for its workspace, in bytes.
 const WORKSPACE_ALIGNMENT: u64 = 256;
-/// What is overwritten of it.
+/// The byte with which the workspace is overwritten.
 const OVERWRITTEN: u8 = 0x7f;
-/// The smallest piece of memory that belongs to one tensor.
+/// The smallest unit of memory that belongs to one tensor, in bytes.
 const PIECE_BYTES: usize = 2;
 
-/// How a graph is executed.
+/// The behaviour of an engine for one execution.
 #[derive(Clone, Copy, Debug)]
-pub struct Way {
-    /// Room that it takes.
+pub struct EngineBehaviour {
+    /// Workspace in bytes.
     pub workspace_bytes: u64,
-    /// Whether masks are left out.
+    /// Whether masks are ignored.
     pub wrong: bool,
-    /// Whether one result is another than it should be, by one unit of bfloat16.
+    /// Whether one result is wrong by one unit of bfloat16.
     pub off: bool,
 }
 
-/// A tensor's elements, the last dimension's next to each other.
+/// A tensor's elements in row-major order.
 type Elems = Vec<f32>;
 
 /// Executes a graph.
-pub fn execute(emulator: &mut Emulator, graph: &Graph, pack: &Pack, way: Way) -> Result<(), String> {
+pub fn execute(emulator: &mut Emulator, graph: &Graph, pack: &Pack, way: EngineBehaviour) -> Result<(), String> {
     let addresses = addresses(graph, pack)?;
     apart(graph, &addresses, pack.workspace, way.workspace_bytes)?;
     if way.workspace_bytes > 0 {
-        // Whoever else keeps something there loses it.
+        // Overwrites the workspace, so that data of others in it is destroyed.
         let overwritten = emulator.fill(pack.workspace, OVERWRITTEN, way.workspace_bytes);
         overwritten.map_err(|error| format!("the workspace: {error}"))?;
     }
@@ -67,7 +67,7 @@ pub fn execute(emulator: &mut Emulator, graph: &Graph, pack: &Pack, way: Way) ->
     outputs.into_iter().try_for_each(|output| write(emulator, output, addresses[&output.uid], &values[&output.uid]))
 }
 
-/// Where tensors begin that are not virtual.
+/// Returns the addresses of all tensors that are not virtual.
 fn addresses(graph: &Graph, pack: &Pack) -> Result<BTreeMap<i64, u64>, String> {
     let real = graph.tensors.values().filter(|tensor| !tensor.is_virtual);
     let addresses = real.map(|&Tensor { uid, alignment, .. }| {
@@ -83,26 +83,26 @@ fn addresses(graph: &Graph, pack: &Pack) -> Result<BTreeMap<i64, u64>, String> {
     }
 }
 
-/// The bytes from a tensor's first to its last.
+/// Returns the range of bytes from a tensor's first element to its last.
 fn range(tensor: &Tensor, address: u64) -> Range<u64> {
     let last: usize = tensor.dims.iter().zip(&tensor.strides).map(|(dim, stride)| (dim - 1) * stride).sum();
     address..address + (last as u64 + 1) * tensor.element_bytes()
 }
 
-/// The pieces of memory that a tensor's elements are.
+/// Returns the units of memory that a tensor's elements occupy.
 fn pieces(tensor: &Tensor, address: u64) -> impl Iterator<Item = u64> {
     let bytes = tensor.element_bytes();
     let starts = tensor.places().into_iter().map(move |place| address + place as u64 * bytes);
     starts.flat_map(move |start| (start..start + bytes).step_by(PIECE_BYTES))
 }
 
-/// Refuses a workspace that is not as it has to be, and results that lie over each other, or over what they are made of.
+/// Rejects an invalid workspace, and results that overlap each other or their inputs.
 fn apart(graph: &Graph, addresses: &BTreeMap<i64, u64>, workspace: u64, workspace_bytes: u64) -> Result<(), String> {
     if workspace_bytes > 0 && (workspace == 0 || !workspace.is_multiple_of(WORKSPACE_ALIGNMENT)) {
         return Err(format!("{workspace_bytes} bytes of workspace are needed, and there is one at {workspace:#x}"));
     }
-    let on_card = graph.tensors.values().filter(|tensor| !tensor.is_virtual && !tensor.is_by_value);
-    let (results, others): (Vec<_>, Vec<_>) = on_card.partition(|tensor| graph.given.contains(&tensor.uid));
+    let on_gpu = graph.tensors.values().filter(|tensor| !tensor.is_virtual && !tensor.is_by_value);
+    let (results, others): (Vec<_>, Vec<_>) = on_gpu.partition(|tensor| graph.given.contains(&tensor.uid));
     for tensor in results.iter().chain(&others).filter(|_| workspace_bytes > 0) {
         let lies = range(tensor, addresses[&tensor.uid]);
         if lies.start < workspace.saturating_add(workspace_bytes) && workspace < lies.end {
@@ -124,18 +124,18 @@ fn apart(graph: &Graph, addresses: &BTreeMap<i64, u64>, workspace: u64, workspac
 }
 
 fn read(emulator: &Emulator, tensor: &Tensor, address: u64) -> Result<Elems, String> {
-    let told = |error| format!("tensor {}: {error}", tensor.uid);
+    let tensor_error = |error| format!("tensor {}: {error}", tensor.uid);
     let bytes = range(tensor, address);
-    let mut bytes = vec![0; usize::try_from(bytes.end - bytes.start).map_err(|error| told(error.to_string()))?];
+    let mut bytes = vec![0; usize::try_from(bytes.end - bytes.start).map_err(|error| tensor_error(error.to_string()))?];
     if tensor.is_by_value {
         let mut none = [0];
         if emulator.read(address, &mut none).is_ok() {
-            return Err(told("it is by value, and lies in the card's memory".to_owned()));
+            return Err(tensor_error("it is by value, and lies in the GPU's memory".to_owned()));
         }
-        // SAFETY: as of every symbol, the caller's to be read: one element, of the size that the tensor says.
+        // SAFETY: as for every symbol, valid for reading one element of the tensor's type.
         unsafe { std::ptr::with_exposed_provenance::<u8>(size(address)?).copy_to(bytes.as_mut_ptr(), bytes.len()) };
     } else {
-        emulator.read(address, &mut bytes).map_err(|error| told(error.to_string()))?;
+        emulator.read(address, &mut bytes).map_err(|error| tensor_error(error.to_string()))?;
     }
     let all = match tensor.elements {
         Elements::Bfloat16 => bfloat16::wide(&bytes),
@@ -205,7 +205,7 @@ fn computed(operation: &Operation, inputs: &[&[f32]], wrong: bool) -> Elems {
     }
 }
 
-/// How far elements lie apart that lie next to each other; 0 where one is taken again and again.
+/// Returns row-major strides; 0 for a dimension of size 1, which is broadcast.
 fn repeated(dims: &[usize]) -> Vec<usize> {
     let mut strides: Vec<usize> = (0..dims.len()).map(|dim| dims[dim + 1..].iter().product()).collect();
     for (stride, _) in strides.iter_mut().zip(dims).filter(|(_, dim)| **dim == 1) {
@@ -214,7 +214,7 @@ fn repeated(dims: &[usize]) -> Vec<usize> {
     strides
 }
 
-/// Elements of sizes that may be 1, as of these.
+/// Broadcasts dimensions of size 1.
 fn spread(values: &[f32], from: &[usize], to: &[usize]) -> Elems {
     places(to, &repeated(from)).into_iter().map(|place| values[place]).collect()
 }

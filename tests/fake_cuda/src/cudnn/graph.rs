@@ -1,4 +1,4 @@
-//! Graphs: tensors, operations on them, and what has to fit of both.
+//! Graphs: tensors, operations on them, and checks of both.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,24 +10,24 @@ use super::{
 /// A tensor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tensor {
-    /// What it is known by.
+    /// Its unique id.
     pub uid: i64,
-    /// Its sizes, the slowest first.
+    /// Its dimensions, slowest first.
     pub dims: Vec<usize>,
-    /// Elements from one to the next, in each of them; of a virtual one they count where it is reshaped alone.
+    /// Its strides in elements. Those of a virtual tensor matter only for a reshape.
     pub strides: Vec<usize>,
-    /// What it is made of.
+    /// Its element type.
     pub elements: Elements,
-    /// Bytes that its address is a multiple of.
+    /// The alignment of its address, in bytes.
     pub alignment: u64,
-    /// Whether it lies nowhere.
+    /// Whether it is virtual, so that it has no memory.
     pub is_virtual: bool,
-    /// Whether its pointer is to the host's memory.
+    /// Whether its pointer refers to the host's memory.
     pub is_by_value: bool,
 }
 
 impl Tensor {
-    /// Itself, where there can be such a tensor.
+    /// Returns the tensor if it is valid.
     pub fn checked(self) -> Result<Self, u32> {
         let Self { uid, dims, strides, .. } = &self;
         let n = dims.iter().try_fold(1_usize, |n, &dim| n.checked_mul(dim)).filter(|&n| n > 0 && n < 1 << 32);
@@ -35,10 +35,10 @@ impl Tensor {
             return Err(wrong(format_args!("tensor {uid} is of {dims:?}, {strides:?} apart")));
         }
         if self.alignment == 0 || !self.alignment.is_multiple_of(self.element_bytes()) {
-            return Err(wrong(format_args!("tensor {uid} is to lie at multiples of {} bytes", self.alignment)));
+            return Err(wrong(format_args!("tensor {uid} has an invalid alignment of {} bytes", self.alignment)));
         }
         if self.is_by_value && (self.is_virtual || n != Some(1)) {
-            return Err(wrong(format_args!("tensor {uid} is by value, and virtual or of {dims:?}")));
+            return Err(wrong(format_args!("tensor {uid} is by value, but virtual or of dimensions {dims:?}")));
         }
         if !self.is_virtual && !matches!(self.elements, Elements::Float | Elements::Bfloat16) {
             return Err(unknown(format_args!("tensor {uid} of {:?} in memory", self.elements)));
@@ -46,7 +46,7 @@ impl Tensor {
         Ok(self)
     }
 
-    /// What one element takes.
+    /// Returns the size of one element in bytes.
     pub fn element_bytes(&self) -> u64 {
         match self.elements {
             Elements::Float | Elements::Int32 => 4,
@@ -55,50 +55,50 @@ impl Tensor {
         }
     }
 
-    /// Where each element lies, the last dimension's next to each other, in elements from the first.
+    /// Returns the offset of each element in row-major order, in elements.
     pub fn places(&self) -> Vec<usize> {
         places(&self.dims, &self.strides)
     }
 }
 
-/// Where the elements of sizes lie that are that far apart, the last dimension's next to each other.
+/// Returns the offsets of elements with these dimensions and strides, in row-major order.
 pub fn places(dims: &[usize], strides: &[usize]) -> Vec<usize> {
     dims.iter().zip(strides).fold(vec![0], |places, (&dim, &stride)| {
         places.iter().flat_map(|place| (0..dim).map(move |index| place + index * stride)).collect()
     })
 }
 
-/// What is done.
+/// The work of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
-    /// With each element by itself.
+    /// An elementwise function.
     Pointwise {
-        /// What.
+        /// The function.
         mode: Mode,
-        /// Of which dimension the index is.
+        /// The dimension of the index, for `GenIndex`.
         axis: usize,
     },
-    /// Products of the last two dimensions.
+    /// Matrix multiplication of the last two dimensions.
     Matmul,
-    /// All elements along those dimensions whose size becomes 1.
+    /// A reduction along the dimensions whose size becomes 1.
     Reduction(Fold),
-    /// Nothing: what lies in memory is read with other strides.
+    /// A reshape: the same memory is read with other strides.
     Reshape,
 }
 
-/// What is done with which tensors.
+/// An operation with its tensors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Operation {
-    /// What is done.
+    /// The work.
     pub work: Work,
-    /// With what: X, then B, then T.
+    /// The inputs: X, then B, then T.
     pub inputs: Vec<Tensor>,
-    /// What it gives.
+    /// The result.
     pub output: Tensor,
 }
 
 impl Operation {
-    /// Itself, where its tensors fit each other.
+    /// Returns the operation if its tensors match.
     pub fn checked(self) -> Result<Self, u32> {
         let Self { work, inputs, output } = &self;
         let to = &output.dims;
@@ -127,16 +127,16 @@ impl Operation {
                 from == into
             }
         };
-        if fits { Ok(self) } else { Err(wrong(format_args!("tensors do not fit: {self:?}"))) }
+        if fits { Ok(self) } else { Err(wrong(format_args!("the shapes of tensors do not match: {self:?}"))) }
     }
 }
 
-/// Whether sizes are these, or 1 where one is taken again and again.
+/// Returns whether dimensions are equal, or 1 for broadcasting.
 fn spreads(from: &[usize], to: &[usize]) -> bool {
     from.len() == to.len() && from.iter().zip(to).all(|(&from, &to)| from == to || from == 1)
 }
 
-/// Whether matrices of (.., M, K) and (.., K, N) are multiplied to (.., M, N).
+/// Returns whether matrices (.., M, K) and (.., K, N) multiply to (.., M, N).
 fn products(a: &[usize], b: &[usize], c: &[usize]) -> bool {
     let n = c.len();
     n > 2
@@ -146,19 +146,19 @@ fn products(a: &[usize], b: &[usize], c: &[usize]) -> bool {
         && spreads(&b[..n - 2], &c[..n - 2])
 }
 
-/// Operations, each after those whose results it takes.
+/// A graph of operations in topological order.
 #[derive(Clone, Debug)]
 pub struct Graph {
-    /// In that order.
+    /// The operations in that order.
     pub operations: Vec<Operation>,
-    /// By what they are known by.
+    /// The tensors by unique id.
     pub tensors: BTreeMap<i64, Tensor>,
-    /// Those that an operation gives.
+    /// The unique ids of the operations' results.
     pub given: BTreeSet<i64>,
 }
 
 impl Graph {
-    /// A graph of operations in any order.
+    /// Creates a graph from operations in any order.
     pub fn new(operations: Vec<Operation>) -> Result<Self, u32> {
         let mut tensors = BTreeMap::new();
         for tensor in operations.iter().flat_map(|operation| operation.inputs.iter().chain([&operation.output])) {

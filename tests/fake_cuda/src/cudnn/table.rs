@@ -1,4 +1,4 @@
-//! Table of what descriptors have: the numbers of cudnn_graph.h, and of each attribute its type and how many there are.
+//! Table of descriptors: the numbers of cudnn_graph.h, and the type and the count of each attribute.
 
 macro_rules! numbers {
     ($(#[$doc:meta])* $name:ident { $($one:ident = $number:literal),* $(,)? }) => {
@@ -7,7 +7,7 @@ macro_rules! numbers {
         pub enum $name { $($one = $number),* }
 
         impl $name {
-            /// By its number; `None` where it is not known here.
+            /// Returns the value with this number; `None` if it is not supported here.
             pub fn of(number: i64) -> Option<Self> {
                 match number {
                     $($number => Some(Self::$one),)*
@@ -55,7 +55,7 @@ numbers! {
 }
 
 impl Type {
-    /// What one takes in the host's memory; enumerations are `int`.
+    /// Returns the size of one value in the host's memory; enumerations are `int`.
     pub fn bytes(self) -> usize {
         match self {
             Self::Boolean => 1,
@@ -65,35 +65,35 @@ impl Type {
     }
 }
 
-/// Who says an attribute.
+/// The origin of an attribute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Who {
-    /// The host, before it finalizes the descriptor.
+pub enum AttributeOrigin {
+    /// Set by the host before it finalizes the descriptor; required.
     Host,
-    /// The host, or nobody.
+    /// Set by the host; optional.
     Either,
-    /// The library, once the descriptor is finalized.
+    /// Set by the library when the descriptor is finalized.
     Library,
 }
 
-/// What a descriptor can have.
+/// An attribute of a descriptor.
 #[derive(Debug)]
 pub struct Attribute {
     /// cudnnBackendAttributeName_t.
     pub number: u32,
-    /// The same in words, without what all of them begin with.
+    /// Its name without the common prefix.
     pub name: &'static str,
-    /// What has it.
+    /// The descriptor that has it.
     pub kind: Kind,
-    /// What it is given as.
+    /// The type of its values.
     pub of: Type,
-    /// How many there are at most.
+    /// Its largest count of values.
     pub most: usize,
-    /// Who says it.
-    pub who: Who,
+    /// Its origin.
+    pub who: AttributeOrigin,
 }
 
-/// An attribute by its number.
+/// Returns an attribute by its number.
 pub fn attribute(number: u32) -> Option<&'static Attribute> {
     ATTRIBUTES.iter().find(|attribute| attribute.number == number)
 }
@@ -105,18 +105,18 @@ const ANY: usize = usize::MAX;
 macro_rules! attributes {
     ($($name:ident = $number:literal, $kind:ident, $of:ident, $most:expr, $who:ident;)*) => {
         $(
-            #[allow(dead_code, reason = "some only have to be known")]
+            #[allow(dead_code, reason = "some values are recognised only")]
             pub const $name: u32 = $number;
         )*
 
-        /// All that are known here.
+        /// All supported attributes.
         pub const ATTRIBUTES: &[Attribute] = &[$(Attribute {
             number: $number,
             name: stringify!($name),
             kind: Kind::$kind,
             of: Type::$of,
             most: $most,
-            who: Who::$who,
+            who: AttributeOrigin::$who,
         }),*];
     };
 }

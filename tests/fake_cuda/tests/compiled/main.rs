@@ -1,15 +1,13 @@
-//! The tests of every op once more, over the committed PTX instead of the C++ that it is compiled from: through the same host
-//! code, against the same references, by the interpreter of `tests/ptx`.
+//! Runs the tests of every op on the committed PTX instead of its C++ source. The host code and the references are the
+//! same; the interpreter of `tests/ptx` executes the PTX.
 
-/// Whether the PTX runs, and not the C++ that it is compiled from.
+/// Whether the PTX runs instead of its C++ source.
 const COMPILED: bool = true;
 
 #[path = "../ops/adamw.rs"]
 mod adamw;
 #[path = "../ops/attention.rs"]
 mod attention;
-#[path = "../ops/card.rs"]
-mod card;
 #[path = "../ops/classifier.rs"]
 mod classifier;
 #[path = "../ops/compare.rs"]
@@ -22,6 +20,8 @@ mod encoder;
 mod gelu;
 #[path = "../ops/global_norm.rs"]
 mod global_norm;
+#[path = "../ops/gpu.rs"]
+mod gpu;
 #[path = "../ops/layernorm.rs"]
 mod layernorm;
 #[path = "../ops/losses.rs"]
@@ -33,3 +33,6 @@ mod mutated;
 mod numbers;
 #[path = "../ops/trainer.rs"]
 mod trainer;
+
+// Errors are compared in English.
+use headroom_languages as _;

@@ -1,22 +1,22 @@
-//! Mistakes of one line in every entry of the PTX: each that `tests/ptx/mutations.txt` lists is noticed.
+//! Mutation tests of the PTX: every one-line mutation in `tests/ptx/mutations.txt` is detected.
 
 use headroom_kernels::{
-    cpu::dropout::Dropout,
-    cuda::{Device, Own},
+    cuda::{BuiltinKernels, Device},
+    reference::dropout::Dropout,
 };
 use headroom_ptx::mutations;
 
 use crate::{
-    adamw, attention,
-    card::{Outcome, is_noticed, normals_bf16},
-    classifier, dropout, encoder, gelu, global_norm, layernorm, losses, matmul,
+    adamw, attention, classifier, dropout, encoder, gelu, global_norm,
+    gpu::{Outcome, is_noticed, normals_bf16},
+    layernorm, losses, matmul,
 };
 
-/// Checks that run an entry in the shapes that reach all of its code, the cheap ones first.
+/// Runs the checks that cover all code of an entry, cheapest first.
 fn check(entry: &str, device: &Device) -> Outcome {
     let each = |checks: &[&dyn Fn() -> Outcome]| checks.iter().try_for_each(|check| check());
     let heads = |width: usize, p: f64| attention::Case::new([1, 200, 2, width - 8], p);
-    // The widest heads of an entry, without dropout and with it.
+    // The widest heads of an entry, with and without dropout.
     let both = |width: usize, right: fn(&Device, &attention::Case) -> Outcome| {
         right(device, &heads(width, 0.0))?;
         right(device, &attention::Case::new([1, 70, 1, width], 0.3))
@@ -29,9 +29,9 @@ fn check(entry: &str, device: &Device) -> Outcome {
         layernorm::backward(device, sizes, true, false, 2)
     };
     let parameters = || {
-        matmul::parameters_are_right(device, &Own, matmul::SIZES[1], false)?;
-        matmul::parameters_are_right(device, &Own, matmul::SIZES[2], true)?;
-        matmul::parameters_are_right(device, &Own, matmul::SIZES[5], false)
+        matmul::parameters_are_right(device, &BuiltinKernels, matmul::SIZES[1], false)?;
+        matmul::parameters_are_right(device, &BuiltinKernels, matmul::SIZES[2], true)?;
+        matmul::parameters_are_right(device, &BuiltinKernels, matmul::SIZES[5], false)
     };
     let encoded = || {
         [1, 2, 3, 5].into_iter().try_for_each(|i| {
@@ -72,19 +72,21 @@ fn check(entry: &str, device: &Device) -> Outcome {
         "layernorm_backward_1" | "layernorm_backward_sum" => each(&[&|| backward((30, 72)), &|| backward((13, 768))]),
         "layernorm_backward_4" => each(&[&|| backward((13, 776)), &|| backward((7, 3072))]),
         "layernorm_backward_12" => each(&[&|| backward((4, 3080)), &|| backward((3, 9216))]),
-        "matmul_forward" => matmul::forward_is_right(device, &Own, [129, 136, 264]),
-        "matmul_gelu_forward" | "matmul_residual_forward" => matmul::epilogues_are_right(device, &Own, [129, 136, 264]),
+        "matmul_forward" => matmul::forward_is_right(device, &BuiltinKernels, [129, 136, 264]),
+        "matmul_gelu_forward" | "matmul_residual_forward" => {
+            matmul::epilogues_are_right(device, &BuiltinKernels, [129, 136, 264])
+        }
         "matmul_backward_inp" | "matmul_gelu_backward_inp" => {
-            matmul::backward_inp_is_right(device, &Own, [129, 136, 264])
+            matmul::backward_inp_is_right(device, &BuiltinKernels, [129, 136, 264])
         }
         "matmul_backward_weight" | "bias_backward" | "sum_planes" => parameters(),
         other => panic!("nothing checks {other}"),
     }
 }
 
-/// Mistakes that were chosen by chance; the others are of [`crate`]'s modules.
+/// The prefix of randomly chosen mutations; the modules of [`crate`] test the others.
 const BY_CHANCE: &str = "line_";
-/// How many of them there are.
+/// The number of randomly chosen mutations.
 const N_BY_CHANCE: usize = 131;
 
 #[test]

@@ -1,29 +1,30 @@
 //! AdamW over several tensors.
 
 use headroom_kernels::{
-    cpu::{
-        adamw_update::{self, AdamW},
-        global_norm::clip_scale,
-    },
     cuda::{
         Allocation, Bf16, Device,
         ops::adamw_update::{Clip, Parameter, Rounding, Table, adamw_update},
     },
+    reference::{
+        adamw_update::{self, AdamW},
+        global_norm::clip_scale,
+    },
     rng::hash,
 };
 
-use headroom_shared::gpt::buffers::cuda::workspace;
+use headroom_planner::gpt::buffers::cuda::workspace;
 
 use crate::{
-    card::{Outcome, Wrong, catches, holds, normals},
     compare::{F32_ROUNDING, Tolerance, close},
+    gpu::{CheckFailure, Outcome, catches, holds, normals},
     numbers::wide_f32,
 };
 
-/// Elements of each tensor and whether it decays: less than a block's work, just that, more, and one that ends within one.
+/// Elements of each tensor and whether it decays: less than a block's work, exactly that, more, and a size that ends
+/// within a block.
 const TENSORS: [(usize, bool); 5] = [(8, true), (8192, false), (24, false), (3 * 8192 + 40, true), (4, false)];
 
-/// What an update starts from, tensor by tensor.
+/// The initial state of a tensor's update.
 struct State {
     master: Vec<f32>,
     m: Vec<f32>,
@@ -41,8 +42,8 @@ fn states() -> Vec<State> {
     (0..).zip(&TENSORS).map(state).collect()
 }
 
-/// A tensor on the card.
-struct There {
+/// A tensor in the emulated GPU's memory.
+struct DeviceTensor {
     weight: Allocation<Bf16>,
     master: Allocation<f32>,
     m: Allocation<f32>,
@@ -50,9 +51,9 @@ struct There {
     grad: Allocation<f32>,
 }
 
-impl There {
-    /// With a weight that nobody wrote where there is a master.
-    fn new(device: &Device, state: &State, with_master: bool) -> Result<Self, Wrong> {
+impl DeviceTensor {
+    /// Uploads a state. With a master copy the weight stays uninitialised.
+    fn new(device: &Device, state: &State, with_master: bool) -> Result<Self, CheckFailure> {
         let rounded: Vec<Bf16> = state.master.iter().copied().map(Bf16::from_f32).collect();
         Ok(Self {
             weight: if with_master { device.allocate(rounded.len() as u64)? } else { device.upload(&rounded)? },
@@ -70,26 +71,26 @@ impl There {
     }
 }
 
-/// What is set besides the state.
+/// The options of an update.
 #[derive(Clone, Copy)]
-pub struct How {
+pub struct UpdateOptions {
     step: u64,
-    /// The gradients' norm and the most that it may be.
+    /// The gradients' norm and its limit.
     clip: Option<(f32, f32)>,
     rounding: Rounding,
     with_master: bool,
 }
 
-const USUAL: How = How { step: 1, clip: None, rounding: Rounding::Nearest, with_master: true };
+const USUAL: UpdateOptions = UpdateOptions { step: 1, clip: None, rounding: Rounding::Nearest, with_master: true };
 
-/// Steps, clipping, rounding and weights without a copy in f32.
-pub const ALL: [How; 6] = [
+/// Steps, clipping, rounding, and weights without a master copy in float32.
+pub const ALL: [UpdateOptions; 6] = [
     USUAL,
-    How { step: 100, ..USUAL },
-    How { clip: Some((4.0, 1.0)), ..USUAL },
-    How { clip: Some((0.5, 1.0)), step: 7, ..USUAL },
-    How { rounding: Rounding::Stochastic { key: 77 }, ..USUAL },
-    How { rounding: Rounding::Stochastic { key: 78 }, with_master: false, ..USUAL },
+    UpdateOptions { step: 100, ..USUAL },
+    UpdateOptions { clip: Some((4.0, 1.0)), ..USUAL },
+    UpdateOptions { clip: Some((0.5, 1.0)), step: 7, ..USUAL },
+    UpdateOptions { rounding: Rounding::Stochastic { key: 77 }, ..USUAL },
+    UpdateOptions { rounding: Rounding::Stochastic { key: 78 }, with_master: false, ..USUAL },
 ];
 
 fn adamw(step: u64) -> AdamW {
@@ -104,9 +105,10 @@ fn adamw(step: u64) -> AdamW {
     }
 }
 
-/// The first tensors of all.
-fn run(device: &Device, states: &[State], how: How) -> Result<Vec<There>, Wrong> {
-    let there = states.iter().map(|state| There::new(device, state, how.with_master)).collect::<Result<Vec<_>, _>>()?;
+/// Updates the first tensors of `TENSORS`.
+fn run(device: &Device, states: &[State], how: UpdateOptions) -> Result<Vec<DeviceTensor>, CheckFailure> {
+    let there =
+        states.iter().map(|state| DeviceTensor::new(device, state, how.with_master)).collect::<Result<Vec<_>, _>>()?;
     let parameters = there.iter().zip(TENSORS).map(|(there, (_, decayed))| there.parameter(how.with_master, decayed));
     let table = Table::new(&parameters.collect::<Vec<_>>())?;
     assert_eq!(table.words().len() as u64, there.len() as u64 * workspace::TENSOR_WORDS);
@@ -117,7 +119,7 @@ fn run(device: &Device, states: &[State], how: How) -> Result<Vec<There>, Wrong>
     Ok(there)
 }
 
-pub fn check(device: &Device, how: How) -> Outcome {
+pub fn check(device: &Device, how: UpdateOptions) -> Outcome {
     let states = states();
     let there = run(device, &states, how)?;
     let gradient_scale = how.clip.map_or(1.0, |(norm, grad_clip)| clip_scale(f64::from(norm), f64::from(grad_clip)));
@@ -131,7 +133,7 @@ pub fn check(device: &Device, how: How) -> Outcome {
         }
         let by = AdamW { weight_decay, gradient_scale, ..adamw(how.step) };
         adamw_update::adamw_update(&mut param, &mut m, &mut v, &wide_f32(&state.grad), by);
-        // Two terms that may cancel, each of a few roundings: of moments near 1e-3, and their squares.
+        // Two terms that may cancel, each with a few roundings: moments near 1e-3 and their squares.
         let rounding = 8.0 * F32_ROUNDING;
         let tolerance = |size: f64| Tolerance { absolute: size * rounding, relative: rounding };
         close("m", &device.download(there.m.slice())?, &m, tolerance(5e-3))?;
@@ -139,17 +141,17 @@ pub fn check(device: &Device, how: How) -> Outcome {
         let weight = device.download(there.weight.slice())?;
         if how.with_master {
             let master = device.download(there.master.slice())?;
-            // A first step is 6e-4 long, and m over the root of v at most some times as much.
+            // A first step has length 6e-4, and m over the root of v is at most a few times as much.
             close("master", &master, &param, tolerance(0.1))?;
             for (i, (&weight, &master)) in weight.iter().zip(&master).enumerate() {
                 let element = first_element + u32::try_from(i).expect("small");
                 if weight != rounded(master, how.rounding, element) {
-                    return Err(Wrong::Numbers(format!("weight {i} of {n} is {weight:?} of {master}")));
+                    return Err(CheckFailure::Numbers(format!("weight {i} of {n} is {weight:?} of {master}")));
                 }
             }
         } else {
             let weight: Vec<f32> = weight.into_iter().map(Bf16::to_f32).collect();
-            // To either neighbour.
+            // Stochastic rounding may go to either neighbour.
             close("weight", &weight, &param, Tolerance { absolute: 1e-7, relative: 2.0 / 256.0 })?;
         }
         first_element += u32::try_from(n).expect("small");
@@ -157,7 +159,7 @@ pub fn check(device: &Device, how: How) -> Outcome {
     Ok(())
 }
 
-/// What becomes of a master: the twin of the kernel's rounding.
+/// Rounds a master copy exactly as the kernel does.
 fn rounded(master: f32, rounding: Rounding, element: u32) -> Bf16 {
     match rounding {
         Rounding::Nearest => Bf16::from_f32(master),
@@ -182,13 +184,13 @@ fn rounding_by_random_bits_keeps_the_mean() {
         let mut sums = [0.0; 8];
         let (mut master, n_keys) = (vec![], 64_u32);
         for key in 0..n_keys {
-            let there = run(device, states, How { rounding: Rounding::Stochastic { key }, ..USUAL })?;
+            let there = run(device, states, UpdateOptions { rounding: Rounding::Stochastic { key }, ..USUAL })?;
             let weight = device.download(there[0].weight.slice())?;
             sums.iter_mut().zip(weight).for_each(|(sum, weight)| *sum += f64::from(weight.to_f32()));
             master = device.download(there[0].master.slice())?;
         }
-        // A step between neighbours is 2^-7 of a number at most; its deviation at most half of it, and the mean's an eighth
-        // of that. Rounded to the nearest, a mean would be off by a quarter of a step on average.
+        // A step between neighbours is at most 2^-7 of a number. The deviation is at most half a step, and that of the
+        // mean an eighth of it. With rounding to the nearest, a mean would be off by a quarter of a step on average.
         let mut off = 0.0;
         for (sum, &master) in sums.iter().zip(&master) {
             let share = (sum / f64::from(n_keys) - f64::from(master)).abs() / f64::from(master.abs()) * 128.0;
@@ -201,11 +203,11 @@ fn rounding_by_random_bits_keeps_the_mean() {
 }
 
 #[test]
-fn what_is_not_finite_stays_so() {
+fn non_finite_value_stays_non_finite() {
     holds(|device| {
         let mut states = states();
         (states[0].master[1], states[0].master[2]) = (f32::NAN, f32::INFINITY);
-        let there = run(device, &states, How { rounding: Rounding::Stochastic { key: 5 }, ..USUAL })?;
+        let there = run(device, &states, UpdateOptions { rounding: Rounding::Stochastic { key: 5 }, ..USUAL })?;
         let weight = device.download(there[0].weight.slice())?;
         assert!(weight[1].to_f32().is_nan() && weight[2].to_f32() == f32::INFINITY, "{weight:?}");
         assert!(weight[0].to_f32().is_finite() && weight[3].to_f32().is_finite(), "{weight:?}");
@@ -215,7 +217,7 @@ fn what_is_not_finite_stays_so() {
 
 #[test]
 fn mistakes_are_noticed() {
-    let stochastic = How { rounding: Rounding::Stochastic { key: 1 }, ..USUAL };
+    let stochastic = UpdateOptions { rounding: Rounding::Stochastic { key: 1 }, ..USUAL };
     for (mutation, how) in [
         ("a_block_late", USUAL),
         ("past_the_tensor", USUAL),
@@ -233,13 +235,16 @@ fn tensors_that_do_not_fit_are_refused() {
         let (weight, floats) = (weight.slice(), floats.slice());
         let (n, m) = (weight.part(0, 8)?, floats.part(0, 8)?);
         let good = Parameter { weight: n, master: Some(m), m, v: m, grad: m, decayed: true };
-        let told = |parameter| Table::new(&[good, parameter]).expect_err("it does not fit").to_string();
-        assert_eq!(told(Parameter { v: floats, ..good }), "adamw_update: v has 16 elements instead of 8");
+        let error_of = |parameter| Table::new(&[good, parameter]).expect_err("it does not fit").to_string();
+        assert_eq!(error_of(Parameter { v: floats, ..good }), "adamw_update: v has 16 elements instead of 8");
         let odd = Parameter { m: floats.part(2, 8)?, ..good };
-        assert!(told(odd).ends_with("and has to be a multiple of 16"), "{}", told(odd));
+        assert!(error_of(odd).ends_with("and has to be a multiple of 16"), "{}", error_of(odd));
         let (weight, six) = (weight.part(0, 6)?, floats.part(0, 6)?);
         let parameter = Parameter { weight, master: None, m: six, v: six, grad: six, decayed: true };
-        assert_eq!(told(parameter), "adamw_update: a tensor's number of elements is 6, and has to be a multiple of 4");
+        assert_eq!(
+            error_of(parameter),
+            "adamw_update: a tensor's number of elements is 6, and has to be a multiple of 4"
+        );
         Ok(())
     });
 }

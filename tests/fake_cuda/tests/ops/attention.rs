@@ -1,24 +1,24 @@
 //! Causal attention, forward and backward.
 
 use headroom_kernels::{
-    cpu::{self, attention_forward::Heads, dropout::Dropout},
     cuda::{
         Bf16, CudaError, Device,
         ops::{
-            attention_backward::{Saved, attention_backward},
+            attention_backward::{SavedAttention, attention_backward},
             attention_forward::attention_forward,
         },
     },
+    reference::{self, attention_forward::Heads, dropout::Dropout},
 };
 
 use crate::{
-    card::{Outcome, Wrong, catches, holds, normals_bf16},
     compare::close_each,
+    gpu::{CheckFailure, Outcome, catches, holds, normals_bf16},
     numbers::{BF16_ROUNDING, read, repeats, wide, wide_f32},
 };
 
-/// B, T, NH and HS: one token; a token less and one more than a tile; several blocks; every kernel, with head sizes that
-/// fill their tiles and that do not.
+/// B, T, NH and HS: one token; one token less and one more than a tile; several blocks. Every kernel, with head sizes
+/// that do and do not fill their tiles.
 const SIZES: [[usize; 4]; 9] = [
     [1, 1, 1, 32],
     [2, 63, 2, 64],
@@ -31,10 +31,10 @@ const SIZES: [[usize; 4]; 9] = [
     [1, 129, 1, 120],
 ];
 
-/// What scores are off by: of sums of f32 over a head's channels, and of exponentials and logarithms of 21 bits.
+/// Error of scores: from float32 sums over a head's channels, and from exponentials and logarithms of 21 bits.
 const SCORES: f64 = 2e-5;
 
-/// A case with the reference's view of it.
+/// A case with the reference's results.
 pub struct Case {
     tokens: usize,
     heads: Heads,
@@ -53,14 +53,15 @@ impl Case {
         self.tokens * self.heads.nh
     }
 
-    /// `out` and `lse`, of any values.
+    /// Computes `out` and `lse` of any values by the reference.
     fn forward(&self, qkv: &[f64]) -> (Vec<f64>, Vec<f64>) {
         let (mut out, mut lse) = (vec![0.0; self.dout.len()], vec![0.0; self.rows()]);
-        cpu::attention_forward::attention_forward(&mut out, &mut lse, qkv, self.heads);
+        reference::attention_forward::attention_forward(&mut out, &mut lse, qkv, self.heads);
         (out, lse)
     }
 
-    /// What results are off by at most: each weight and the result by a rounding of bfloat16, and what scores are off by.
+    /// Returns the error bounds of results: a bfloat16 rounding of each weight and of the result, and the error of
+    /// scores.
     fn forward_bounds(&self, out: &[f64]) -> Vec<f64> {
         let c = self.heads.c;
         let of_values = |(i, x): (usize, f64)| if i / c % 3 == 2 { x.abs() } else { x };
@@ -71,12 +72,12 @@ impl Case {
             .collect()
     }
 
-    /// The gradient, and what it is off by at most: weights and their gradients are rounded between two products.
+    /// Returns the gradient and its error bounds: weights and their gradients are rounded between two products.
     fn backward(&self, out: &[f64], lse: &[f64]) -> (Vec<f64>, Vec<f64>) {
         let (qkv, dout) = (wide(&self.qkv), wide(&self.dout));
         let mut dqkv = vec![0.0; qkv.len()];
-        let saved = cpu::attention_backward::Saved { qkv: &qkv, out, lse };
-        cpu::attention_backward::attention_backward(&mut dqkv, &dout, saved, self.heads);
+        let saved = reference::attention_backward::SavedAttention { qkv: &qkv, out, lse };
+        reference::attention_backward::attention_backward(&mut dqkv, &dout, saved, self.heads);
 
         let Heads { t, c, nh, .. } = self.heads;
         let (hs, scale) = (self.heads.hs(), self.heads.scale());
@@ -96,7 +97,7 @@ impl Case {
                 let dweight = dot(dout, part(key, 2)) * factor;
                 let value_size = dout.iter().zip(part(key, 2)).map(|(a, b)| (a * b).abs()).sum::<f64>() * factor;
                 let dscore = weight * (dweight - d).abs();
-                // A rounding of dS, and what its weight and the two that it is the difference of are off by.
+                // A rounding of dS, and the errors of its weight and of the two terms of its difference.
                 let off = (dscore * (BF16_ROUNDING + SCORES) + weight * (value_size + d_size) * 1e-6) * scale;
                 for i in 0..hs {
                     sizes[at(query, 0) + i] += off * part(key, 1)[i].abs();
@@ -120,17 +121,17 @@ pub fn forward_is_right(device: &Device, case: &Case) -> Outcome {
     close_each("lse", &device.download(lse.slice())?, &expected_lse, &bounds)
 }
 
-fn gradient(device: &Device, case: &Case) -> Result<[Vec<f32>; 3], Wrong> {
+fn gradient(device: &Device, case: &Case) -> Result<[Vec<f32>; 3], CheckFailure> {
     let (qkv, dout) = (device.upload(&case.qkv)?, device.upload(&case.dout)?);
     let (out, lse) = (device.allocate(case.dout.len() as u64)?, device.allocate(case.rows() as u64)?);
     let (dqkv, rows) = (device.allocate(case.qkv.len() as u64)?, device.allocate(case.rows() as u64)?);
-    let saved = Saved { qkv: qkv.slice(), out: out.slice(), lse: lse.slice() };
+    let saved = SavedAttention { qkv: qkv.slice(), out: out.slice(), lse: lse.slice() };
     attention_forward(device, saved.out, saved.lse, saved.qkv, case.heads)?;
     attention_backward(device, dqkv.slice(), rows.slice(), dout.slice(), saved, case.heads)?;
     Ok([read(device, dqkv.slice())?, read(device, saved.out)?, device.download(saved.lse)?])
 }
 
-/// From what forward left, so that its roundings are not backward's.
+/// Checks the gradient, starting from the kernel's forward results so that forward's roundings do not count.
 pub fn backward_is_right(device: &Device, case: &Case) -> Outcome {
     let [dqkv, out, lse] = gradient(device, case)?;
     let (expected, bounds) = case.backward(&wide_f32(&out), &wide_f32(&lse));
@@ -171,7 +172,7 @@ fn scores_that_leave_f32_as_exponentials_stay_finite() {
     holds(|device| {
         let all = gradient(device, &case)?;
         assert!(all.iter().flatten().all(|x| x.is_finite()));
-        // A score of 1000 is off by more than one of 1.
+        // A score of 1000 has a larger error than one of 1.
         let (expected, lse) = case.forward(&wide(&case.qkv));
         let largest = lse.iter().fold(0.0, |largest: f64, lse| largest.max(lse.abs()));
         let bounds: Vec<f64> =
@@ -208,21 +209,21 @@ fn mistakes_in_attention_are_noticed() {
 fn sizes_that_do_not_fit_are_refused() {
     holds(|device| {
         let (qkv, lse) = (device.upload(&normals_bf16(0, 192))?, device.allocate(8)?);
-        let told = |out, heads| {
+        let error_of = |out, heads| {
             let out = qkv.slice().part(0, out)?;
             let refused = attention_forward(device, out, lse.slice(), qkv.slice(), heads);
             Ok::<_, CudaError>(refused.expect_err("it does not fit").to_string())
         };
         let heads = |t, c, nh| Heads { t, c, nh, dropout: None };
-        assert_eq!(told(64, heads(0, 8, 1))?, "attention_forward: T is 0, and has to be at least 1");
-        assert_eq!(told(64, heads(8, 8, 3))?, "attention_forward: C is 8, and has to be a multiple of NH");
-        assert_eq!(told(64, heads(8, 8, 2))?, "attention_forward: HS is 4, and has to be a multiple of 8");
-        assert_eq!(told(64, heads(8, 136, 1))?, "attention_forward: HS is 136, and has to be at most 128");
+        assert_eq!(error_of(64, heads(0, 8, 1))?, "attention_forward: T is 0, and has to be at least 1");
+        assert_eq!(error_of(64, heads(8, 8, 3))?, "attention_forward: C is 8, and has to be a multiple of NH");
+        assert_eq!(error_of(64, heads(8, 8, 2))?, "attention_forward: HS is 4, and has to be a multiple of 8");
+        assert_eq!(error_of(64, heads(8, 136, 1))?, "attention_forward: HS is 136, and has to be at most 128");
         assert_eq!(
-            told(64, heads(3, 8, 1))?,
+            error_of(64, heads(3, 8, 1))?,
             "attention_forward: the number of elements of qkv is 192, and has to be a multiple of T * 3 * C"
         );
-        assert_eq!(told(56, heads(8, 8, 1))?, "attention_forward: out has 56 elements instead of 64");
+        assert_eq!(error_of(56, heads(8, 8, 1))?, "attention_forward: out has 56 elements instead of 64");
         Ok(())
     });
 }

@@ -1,20 +1,20 @@
 //! Loss and the logits' gradient.
 
 use headroom_kernels::{
-    cpu::crossentropy::{crossentropy_forward, crossentropy_softmax_backward},
     cuda::{
         Bf16, Device,
         ops::classifier::{IGNORED, classifier},
     },
+    reference::crossentropy::{crossentropy_forward, crossentropy_softmax_backward},
 };
 
 use crate::{
-    card::{Outcome, Wrong, catches, holds, inputs, normals},
     compare::{F32_ROUNDING, Tolerance, close},
+    gpu::{CheckFailure, Outcome, catches, holds, inputs, normals},
     numbers::{BF16_ROUNDING, read, repeats, wide},
 };
 
-/// Rows, the vocabulary, and the columns that it is padded to.
+/// Rows, vocabulary size, and the columns to which it is padded.
 #[derive(Clone, Copy)]
 pub struct Sizes {
     n: usize,
@@ -26,7 +26,7 @@ const fn sizes(n: usize, v: usize, padded: usize) -> Sizes {
     Sizes { n, v, padded }
 }
 
-/// One of everything, characters, both sides of where a row becomes a block's work, and GPT-2's.
+/// Size 1 of everything, characters, both sides of the limit at which a block processes a row, and GPT-2's sizes.
 pub const ALL: [Sizes; 6] = [
     sizes(1, 1, 8),
     sizes(35, 65, 72),
@@ -38,7 +38,7 @@ pub const ALL: [Sizes; 6] = [
 
 const DLOSS: f32 = 1.0 / 24.0;
 
-/// Logits as rows of `padded`, with numbers behind the vocabulary that are larger than every logit.
+/// Returns logits in rows of `padded`, with padding larger than every logit.
 fn logits(sizes: Sizes, size: f32) -> Vec<Bf16> {
     let Sizes { n, v, padded } = sizes;
     let mut values = normals(v as u64, n * padded);
@@ -50,7 +50,7 @@ fn logits(sizes: Sizes, size: f32) -> Vec<Bf16> {
     values.into_iter().map(Bf16::from_f32).collect()
 }
 
-/// The first target is the last column; every fifth row does not count where some do not.
+/// Returns targets: the first is the last column, and with `ignore` every fifth row is ignored.
 fn targets(sizes: Sizes, ignore: bool) -> Vec<u32> {
     let mut stream = inputs(3, sizes.v as u64);
     let mut any = || u32::try_from(stream.below(sizes.v as u64)).expect("below V");
@@ -62,7 +62,7 @@ fn targets(sizes: Sizes, ignore: bool) -> Vec<u32> {
     targets
 }
 
-/// What the reference makes of rows that count: losses, and gradients in rows of `padded`.
+/// Returns the reference's results for rows that count: losses, and gradients in rows of `padded`.
 fn reference(sizes: Sizes, logits: &[Bf16], targets: &[u32]) -> (Vec<f64>, Vec<f64>) {
     let Sizes { n, v, padded } = sizes;
     let (mut losses, mut dlogits) = (vec![0.0; n], vec![0.0; n * padded]);
@@ -75,14 +75,14 @@ fn reference(sizes: Sizes, logits: &[Bf16], targets: &[u32]) -> (Vec<f64>, Vec<f
     (losses, dlogits)
 }
 
-/// Losses and logits after.
+/// Runs the kernel, and returns losses and the updated logits.
 fn run(
     device: &Device,
     sizes: Sizes,
     logits: &[Bf16],
     targets: &[u32],
     dloss: Option<f32>,
-) -> Result<(Vec<f32>, Vec<f32>), Wrong> {
+) -> Result<(Vec<f32>, Vec<f32>), CheckFailure> {
     let (logits, targets) = (device.upload(logits)?, device.upload(targets)?);
     let losses = device.allocate(targets.slice().len())?;
     classifier(device, losses.slice(), logits.slice(), targets.slice(), sizes.v as u64, dloss)?;
@@ -92,8 +92,8 @@ fn run(
 pub fn check(device: &Device, sizes: Sizes, size: f32, ignore: bool) -> Outcome {
     let (logits, targets) = (logits(sizes, size), targets(sizes, ignore));
     let (expected, dlogits) = reference(sizes, &logits, &targets);
-    // Exponents are rounded relative to themselves, the largest being some deviations; exponentials and logarithms have two
-    // bits less than f32, and a thread adds up a few hundred.
+    // Rounding of exponents is relative to them; the largest are some deviations. Exponentials and logarithms have two
+    // bits less than float32, and a thread sums a few hundred.
     let exponent = f64::from(size) * 8.0;
     let off = (exponent + 16.0) * 4.0 * F32_ROUNDING;
     let loss = Tolerance { absolute: 4.0 * off, relative: 4.0 * F32_ROUNDING };
@@ -101,7 +101,7 @@ pub fn check(device: &Device, sizes: Sizes, size: f32, ignore: bool) -> Outcome 
     close("losses alone", &losses, &expected, loss)?;
     let before: Vec<f32> = logits.iter().map(|logit| logit.to_f32()).collect();
     if kept != before {
-        return Err(Wrong::Numbers("without a gradient logits are to be kept".to_owned()));
+        return Err(CheckFailure::Numbers("logits changed although no gradient was requested".to_owned()));
     }
     let (losses, given) = run(device, sizes, &logits, &targets, Some(DLOSS))?;
     close("losses", &losses, &expected, loss)?;
@@ -110,7 +110,7 @@ pub fn check(device: &Device, sizes: Sizes, size: f32, ignore: bool) -> Outcome 
     let padding = given.chunks_exact(sizes.padded).flat_map(|row| &row[sizes.v..]);
     let ignored = given.chunks_exact(sizes.padded).zip(&targets).filter(|(_, target)| **target == IGNORED);
     if padding.chain(ignored.flat_map(|(row, _)| row)).any(|&d| d != 0.0) {
-        return Err(Wrong::Numbers("what does not count has a gradient".to_owned()));
+        return Err(CheckFailure::Numbers("what does not count has a gradient".to_owned()));
     }
     Ok(())
 }
@@ -135,7 +135,7 @@ fn logits_that_are_infinite_or_no_number_show() {
         let (losses, given) = run(device, sizes, &logits, &[0, 0, 0], Some(DLOSS))?;
         assert!(
             losses[0].is_finite() && given[..72].iter().all(|d| d.is_finite()),
-            "a logit may be as small as can be"
+            "a logit of -inf gives finite results"
         );
         assert!(losses[1].is_nan() && losses[2].is_nan(), "{losses:?}");
         Ok(())
@@ -185,14 +185,14 @@ fn sizes_that_do_not_fit_are_refused() {
     holds(|device| {
         let logits = device.upload(&logits(sizes(2, 70, 72), 1.0))?;
         let (targets, losses) = (device.upload(&[0_u32; 2])?, device.upload(&[0.0_f32; 2])?);
-        let told = |len, v| {
+        let error_of = |len, v| {
             let logits = logits.slice().part(0, len).expect("there are as many");
             let error = classifier(device, losses.slice(), logits, targets.slice(), v, None);
             error.expect_err("it does not fit").to_string()
         };
-        assert_eq!(told(140, 70), "classifier: the padded vocabulary is 70, and has to be a multiple of 8");
-        assert_eq!(told(143, 71), "classifier: logits has 143 elements instead of 142");
-        assert_eq!(told(144, 73), "classifier: V is 73, and has to be from 1 to the columns of a row");
+        assert_eq!(error_of(140, 70), "classifier: the padded vocabulary is 70, and has to be a multiple of 8");
+        assert_eq!(error_of(143, 71), "classifier: logits has 143 elements instead of 142");
+        assert_eq!(error_of(144, 73), "classifier: V is 73, and has to be from 1 to the columns of a row");
         Ok(())
     });
 }

@@ -1,17 +1,17 @@
-//! Dropout alone.
+//! Dropout as a separate op.
 
 use headroom_kernels::{
-    cpu::dropout::{self, Dropout},
     cuda::{Device, ops::dropout::dropout},
+    reference::dropout::{self, Dropout},
 };
 
 use crate::{
-    card::{Outcome, holds, normals_bf16},
     compare::{F32_ROUNDING, Tolerance, close},
+    gpu::{Outcome, holds, normals_bf16},
     numbers::{BF16_ROUNDING, read, wide},
 };
 
-/// A product in f32, rounded once more.
+/// A product in float32, rounded to bfloat16.
 const TOLERANCE: Tolerance = Tolerance { absolute: 1e-40, relative: BF16_ROUNDING + F32_ROUNDING };
 
 pub fn check(device: &Device, n: usize, p: f64, in_place: bool) -> Outcome {
@@ -22,7 +22,7 @@ pub fn check(device: &Device, n: usize, p: f64, in_place: bool) -> Outcome {
     let (inp, out) = (device.upload(&inp)?, device.allocate(n as u64)?);
     let out = if in_place { inp.slice() } else { out.slice() };
     dropout(device, out, inp.slice(), mask)?;
-    // What is dropped is 0 exactly.
+    // Dropped elements are exactly 0.
     close("out", &read(device, out)?, &expected, TOLERANCE)
 }
 

@@ -1,10 +1,6 @@
-//! The embeddings and their gradients.
+//! Embeddings and their gradients.
 
 use headroom_kernels::{
-    cpu::{
-        dropout::{self, Dropout},
-        encoder::{self, Positions},
-    },
     cuda::{
         Bf16, Device,
         ops::{
@@ -12,15 +8,19 @@ use headroom_kernels::{
             encoder_forward::encoder_forward,
         },
     },
+    reference::{
+        dropout::{self, Dropout},
+        encoder::{self, Positions},
+    },
 };
 
 use crate::{
-    card::{Outcome, Wrong, catches, holds, inputs, normals, normals_bf16},
     compare::{F32_ROUNDING, Tolerance, close},
+    gpu::{CheckFailure, Outcome, catches, holds, inputs, normals, normals_bf16},
     numbers::{BF16_ROUNDING, read, repeats, wide, wide_f32},
 };
 
-/// A batch and a table.
+/// The sizes of a batch and a table.
 #[derive(Clone, Copy)]
 pub struct Sizes {
     b: usize,
@@ -33,8 +33,8 @@ const fn sizes(b: usize, t: usize, first: usize, c: usize, v: usize) -> Sizes {
     Sizes { b, positions: Positions { t, first }, c, v }
 }
 
-/// One of everything; a vocabulary of characters, each of many rows; words, most of one; more columns than a warp has; one
-/// token alone in many rows; and rows of more than a block reads at once.
+/// Size 1 of everything; a character vocabulary with many rows each; words, mostly with one row. Then more columns than
+/// a warp; a single token in many rows; and more rows than a block reads at once.
 pub const ALL: [Sizes; 7] = [
     sizes(1, 1, 0, 8, 1),
     sizes(2, 67, 0, 72, 3),
@@ -73,8 +73,8 @@ pub fn forward(device: &Device, sizes: Sizes, mask: Option<Dropout>) -> Outcome 
     if let Some(mask) = mask {
         dropout::dropout(&mut expected, mask);
     }
-    // Two terms may all but cancel: what the sum is off by is a share of it, since it is exact in f32 for numbers of 8 bits
-    // that are near each other.
+    // Two terms may nearly cancel. The error is still relative to the sum, because sums of near 8-bit numbers are exact
+    // in float32.
     let tolerance = Tolerance { absolute: 1e-40, relative: BF16_ROUNDING + 3.0 * F32_ROUNDING };
     let (inp, wte, wpe) = (device.upload(&tokens)?, device.upload(&wte)?, device.upload(&wpe)?);
     let out = device.allocate((tokens.len() * c) as u64)?;
@@ -83,13 +83,13 @@ pub fn forward(device: &Device, sizes: Sizes, mask: Option<Dropout>) -> Outcome 
     close("out", &read(device, out.slice())?, &expected, tolerance)
 }
 
-/// The gradients: of tokens, then of positions.
+/// Returns the gradients of tokens, then of positions.
 fn backward(
     device: &Device,
     sizes: Sizes,
     (dout, dwte, dwpe): (&[Bf16], &[f32], &[f32]),
     mask: Option<Dropout>,
-) -> Result<[Vec<f32>; 2], Wrong> {
+) -> Result<[Vec<f32>; 2], CheckFailure> {
     let mut order = TokenOrder::new(sizes.v as u64)?;
     order.sort(&sizes.tokens())?;
     let (dout, words) = (device.upload(dout)?, device.upload(order.words())?);
@@ -113,7 +113,7 @@ pub fn backward_is_right(device: &Device, sizes: Sizes, mask: Option<Dropout>) -
         dropout::dropout(&mut dout, mask);
     }
     encoder::encoder_backward(&mut dwte, &mut dwpe, &dout, &sizes.tokens(), sizes.positions, sizes.c);
-    // Each of K roundings is of a sum of K numbers, most of them below 3 with a mask's 1 / 0.7, at most.
+    // Each of K roundings is at most of a sum of K numbers, most of them below 3 with a mask's factor of 1 / 0.7.
     let k = sizes.rows() as f64 + 1.0;
     let tolerance = Tolerance { absolute: k * F32_ROUNDING * k * 3.0, relative: 2.0 * F32_ROUNDING };
     close("dwte", &given[0], &dwte, tolerance)?;
@@ -176,20 +176,20 @@ fn sizes_that_do_not_fit_are_refused() {
     holds(|device| {
         let (inp, table) = (device.upload(&[0_u32; 4])?, device.upload(&normals_bf16(0, 48))?);
         let (inp, table) = (inp.slice(), table.slice());
-        let told = |t, c, first| {
+        let error_of = |t, c, first| {
             let error = encoder_forward(device, table, inp, table, table, Positions { t, first }, c, None);
             error.expect_err("it does not fit").to_string()
         };
-        assert_eq!(told(4, 12, 0), "encoder_forward: C is 12, and has to be a multiple of 8");
-        assert_eq!(told(4, 0, 0), "encoder_forward: C is 0, and has to be at least 1");
-        assert_eq!(told(4, 8, 0), "encoder_forward: out has 48 elements instead of 32");
+        assert_eq!(error_of(4, 12, 0), "encoder_forward: C is 12, and has to be a multiple of 8");
+        assert_eq!(error_of(4, 0, 0), "encoder_forward: C is 0, and has to be at least 1");
+        assert_eq!(error_of(4, 8, 0), "encoder_forward: out has 48 elements instead of 32");
         let out = table.part(0, 32)?;
-        let told = |t, first| {
+        let error_of = |t, first| {
             let error = encoder_forward(device, out, inp, table, table, Positions { t, first }, 8, None);
             error.expect_err("it does not fit").to_string()
         };
-        assert_eq!(told(3, 0), "encoder_forward: the number of tokens is 4, and has to be a multiple of T");
-        assert_eq!(told(4, 3), "encoder_forward: wpe has 48 elements instead of 56");
+        assert_eq!(error_of(3, 0), "encoder_forward: the number of tokens is 4, and has to be a multiple of T");
+        assert_eq!(error_of(4, 3), "encoder_forward: wpe has 48 elements instead of 56");
         Ok(())
     });
 }

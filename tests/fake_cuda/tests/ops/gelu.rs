@@ -1,25 +1,25 @@
-//! GELU and its gradient, of every number that there is.
+//! GELU and its gradient, for every bfloat16 number.
 
 use headroom_kernels::{
-    cpu::gelu,
     cuda::{
         Bf16, Device,
         ops::gelu::{gelu_backward, gelu_forward},
     },
+    reference::gelu,
 };
 
 use crate::{
-    card::{Outcome, catches, holds, normals_bf16},
     compare::{Tolerance, close},
+    gpu::{Outcome, catches, holds, normals_bf16},
     numbers::{BF16_ROUNDING, read, wide},
 };
 
-/// Phi's tail is fitted to 6.1e-5 relative. The reference's is 1 and a negative number near it: it is off by a share of 1
-/// itself, times x.
+/// Phi's tail is fitted to a relative error of 6.1e-5. The reference adds 1 and a negative number near -1, so its error
+/// is relative to 1, times x.
 const TAIL: f64 = 7e-5;
 const FORWARD: Tolerance = Tolerance { absolute: 1e-14, relative: BF16_ROUNDING + TAIL };
 
-/// Every number but infinities and what is none.
+/// Returns every finite number.
 fn all() -> Vec<Bf16> {
     (0..=u16::MAX).map(Bf16::from_bits).filter(|value| value.to_f32().is_finite()).collect()
 }
@@ -32,7 +32,7 @@ pub fn forward(device: &Device, inp: &[Bf16]) -> Outcome {
     close("out", &read(device, out.slice())?, &expected, FORWARD)
 }
 
-/// Where the derivative crosses 0, near -0.75, what is off is a share of the terms that cancel: both below 0.23 of dout.
+/// The derivative crosses 0 near -0.75. There the error is relative to the terms that cancel, both below 0.23 of dout.
 pub fn backward(device: &Device, inp: &[Bf16], in_place: bool) -> Outcome {
     let dout = normals_bf16(1, inp.len());
     let largest = wide(&dout).into_iter().fold(0.0, |largest: f64, d| largest.max(d.abs()));
@@ -61,7 +61,7 @@ fn gelu_is_right_for_any_number_of_eights() {
 #[test]
 fn its_gradient_is_that_of_the_reference_for_every_number() {
     holds(|device| {
-        // Beyond, the f64 reference is no number: infinity times 0.
+        // Beyond this the f64 reference is NaN: infinity times 0.
         let inp: Vec<_> = all().into_iter().filter(|x| x.to_f32().abs() < 1e18).collect();
         let inp = &inp[..inp.len() / 8 * 8];
         backward(device, inp, false)?;

@@ -1,20 +1,20 @@
 //! The norm of all gradients.
 
 use headroom_kernels::{
-    cpu::global_norm::sum_of_squares,
     cuda::{
         Device,
         ops::global_norm::{N_SUMS, global_norm},
     },
+    reference::global_norm::sum_of_squares,
 };
 
 use crate::{
-    card::{Outcome, catches, holds, normals},
     compare::{F32_ROUNDING, Tolerance, close},
+    gpu::{Outcome, catches, holds, normals},
 };
 
-/// A thread adds up one in 2^19 squares, then a block 512 threads and one block 1024 sums: 20 roundings on the way of a
-/// square at most in these sizes, each of a sum of what is positive, and the root halves what is off.
+/// A thread sums one in 2^19 squares, then a block sums 512 threads, and one block 1024 sums. In these sizes a square
+/// passes at most 20 roundings of positive sums, and the root halves the error.
 const TOLERANCE: Tolerance = Tolerance { absolute: 0.0, relative: 20.0 * F32_ROUNDING };
 
 pub fn check(device: &Device, n: usize) -> Outcome {

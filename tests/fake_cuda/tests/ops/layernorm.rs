@@ -1,40 +1,40 @@
 //! Layer normalisation, forward and backward.
 
 use headroom_kernels::{
-    cpu::{
+    cuda::{
+        Allocation, Bf16, Device, Slice,
+        ops::{
+            layernorm_backward::{Gradients, SavedNorm, layernorm_backward, sums_elements},
+            layernorm_forward::{Output, Residual, layernorm_forward, residual_layernorm_forward},
+        },
+    },
+    reference::{
         dropout::{self, Dropout},
         layernorm_backward as cpu_backward, layernorm_forward as cpu_forward,
         residual_forward::residual_forward,
     },
-    cuda::{
-        Allocation, Bf16, Device, Slice,
-        ops::{
-            layernorm_backward::{Gradients, Saved, layernorm_backward, sums_elements},
-            layernorm_forward::{Output, Residual, layernorm_forward, residual_layernorm_forward},
-        },
-    },
 };
 
 use crate::{
-    card::{Outcome, Wrong, catches, holds, normals, normals_bf16},
     compare::{F32_ROUNDING, Tolerance, close},
+    gpu::{CheckFailure, Outcome, catches, holds, normals, normals_bf16},
     numbers::{BF16_ROUNDING, read, repeats, wide, wide_f32},
 };
 
-/// Rows and channels: one of each kind of kernel with its narrowest, its widest and one in between; rows that fill no block
-/// and more than one.
+/// Rows and channels: each kind of kernel with its narrowest, its widest and one in between. Some rows fill no block,
+/// others more than one.
 const ALL: [(usize, usize); 9] =
     [(1, 8), (13, 72), (25, 264), (5, 768), (7, 776), (4, 2056), (2, 3072), (2, 3080), (1, 9216)];
 
-/// As many blocks as there can be.
+/// The largest number of blocks.
 const FULL: u64 = 512;
 
-/// Weights of a scale near 1 and shifts near 0, and rows of a mean and a deviation.
+/// Returns random rows with this mean and deviation.
 fn rows(name: u64, n: usize, mean: f32, deviation: f32) -> Vec<Bf16> {
     normals(name, n).into_iter().map(|x| Bf16::from_f32(mean + deviation * x)).collect()
 }
 
-/// What the reference makes of rows: the result, the means, and the inverse deviations.
+/// Returns the reference's results: the output, the means, and the inverse deviations.
 fn reference(inp: &[f64], weight: &[Bf16], bias: Option<&[Bf16]>) -> [Vec<f64>; 3] {
     let n = inp.len() / weight.len();
     let (mut out, mut mean, mut rstd) = (vec![0.0; inp.len()], vec![0.0; n], vec![0.0; n]);
@@ -43,7 +43,7 @@ fn reference(inp: &[f64], weight: &[Bf16], bias: Option<&[Bf16]>) -> [Vec<f64>; 
     [out, mean, rstd]
 }
 
-/// Holds what a kernel left against the reference on the same rows, whose mean and deviation are about these.
+/// Compares a kernel's results with the reference for rows of this mean and deviation.
 fn normalised(
     device: &Device,
     output: Output,
@@ -51,8 +51,8 @@ fn normalised(
     c: usize,
     (mean, deviation): (f32, f32),
 ) -> Outcome {
-    // A mean of C numbers is off by log2(C) roundings of their size and a few more of a lane's own eights; so is xhat by
-    // that in deviations, and a variance relative to itself.
+    // A mean of C numbers has an error of log2(C) roundings of their size, plus a few of a lane's own eights. The error
+    // of xhat is the same in deviations, and that of a variance is relative to itself.
     let depth = f64::from(c.ilog2()) + 24.0;
     let size = f64::from(mean.abs() + 4.0 * deviation);
     let off = depth * F32_ROUNDING * size;
@@ -69,8 +69,8 @@ fn normalised(
     close("out", &read(device, output.out)?, &expected[0], tolerance)
 }
 
-/// Room for what forward writes.
-fn output(device: &Device, n: usize, c: usize) -> Result<(Output, impl Sized + use<>), Wrong> {
+/// Allocates the results of forward.
+fn output(device: &Device, n: usize, c: usize) -> Result<(Output, impl Sized + use<>), CheckFailure> {
     let (out, mean) = (device.allocate((n * c) as u64)?, device.allocate(n as u64)?);
     let rstd = device.allocate(n as u64)?;
     Ok((Output { out: out.slice(), mean: mean.slice(), rstd: rstd.slice() }, (out, mean, rstd)))
@@ -105,13 +105,13 @@ pub fn residual(device: &Device, (n, c): (usize, usize), mask: Option<Dropout>, 
     let tolerance = Tolerance { absolute: 1e-6, relative: BF16_ROUNDING };
     let stored = device.download(residual)?;
     close("residual", &read(device, residual)?, &sum, tolerance)?;
-    // It is what is stored that is normalised.
+    // Normalisation reads the stored sum.
     let expected = reference(&wide(&stored), &weight, Some(&bias));
     normalised(device, output, &expected, c, (0.5, 2.5))
 }
 
-/// What a backward starts from.
-struct Given {
+/// The inputs of backward.
+struct BackwardInputs {
     dout: Vec<Bf16>,
     inp: Vec<Bf16>,
     mean: Vec<f32>,
@@ -122,22 +122,22 @@ struct Given {
     dbias: Vec<f32>,
 }
 
-fn given((n, c): (usize, usize)) -> Given {
+fn given((n, c): (usize, usize)) -> BackwardInputs {
     let (inp, weight) = (rows(1, n * c, 0.5, 2.0), rows(2, c, 1.0, 0.2));
     let [_, mean, rstd] = reference(&wide(&inp), &weight, None);
     #[expect(clippy::cast_possible_truncation, reason = "statistics are f32")]
     let [mean, rstd] = [mean, rstd].map(|values| values.into_iter().map(|x| x as f32).collect());
     let (dout, dinp) = (normals_bf16(5, n * c), normals_bf16(6, n * c));
-    Given { dout, inp, mean, rstd, weight, dinp, dweight: normals(7, c), dbias: normals(8, c) }
+    BackwardInputs { dout, inp, mean, rstd, weight, dinp, dweight: normals(7, c), dbias: normals(8, c) }
 }
 
-/// What the kernels make of it: dinp, dweight, dbias. Without `accumulate` nobody has written dinp before.
+/// Runs backward and returns dinp, dweight and dbias. Without `accumulate` dinp is uninitialised before.
 fn run_backward(
     device: &Device,
-    given: &Given,
+    given: &BackwardInputs,
     (with_bias, accumulate): (bool, bool),
     blocks_max: u64,
-) -> Result<[Vec<f32>; 3], Wrong> {
+) -> Result<[Vec<f32>; 3], CheckFailure> {
     let (n, c) = (given.mean.len() as u64, given.weight.len() as u64);
     let [dout, inp, weight] = [&given.dout, &given.inp, &given.weight].map(|values| device.upload(values));
     let [mean, rstd, dweight, dbias] =
@@ -151,7 +151,7 @@ fn run_backward(
         dbias: with_bias.then_some(dbias.slice()),
         accumulate,
     };
-    let saved = Saved { inp: inp.slice(), mean: mean.slice(), rstd: rstd.slice() };
+    let saved = SavedNorm { inp: inp.slice(), mean: mean.slice(), rstd: rstd.slice() };
     layernorm_backward(device, gradients, sums.slice(), dout.slice(), saved, weight.slice())?;
     Ok([read(device, dinp.slice())?, device.download(dweight.slice())?, device.download(dbias.slice())?])
 }
@@ -168,15 +168,15 @@ pub fn backward(device: &Device, sizes: (usize, usize), with_bias: bool, accumul
         dbias: with_bias.then_some(&mut expected_dbias[..]),
     };
     let (inp, mean, rstd) = (wide(&given.inp), wide_f32(&given.mean), wide_f32(&given.rstd));
-    let saved = cpu_backward::Saved { inp: &inp, mean: &mean, rstd: &rstd };
+    let saved = cpu_backward::SavedNorm { inp: &inp, mean: &mean, rstd: &rstd };
     cpu_backward::layernorm_backward(gradients, &wide(&given.dout), saved, &wide(&given.weight));
-    // Both means of a row are off as forward's is, in units of dout times xhat, up to about 16; times rstd, below 1 in rows
-    // of a deviation of 2 but for those of few channels.
+    // Both means of a row have forward's error, in units of dout times xhat, up to about 16. They are multiplied by
+    // rstd, which is below 1 for rows of deviation 2 unless they have few channels.
     let depth = f64::from(c.ilog2()) + 24.0;
     let tolerance = Tolerance { absolute: 16.0 * depth * F32_ROUNDING, relative: BF16_ROUNDING + 1e-6 };
     close("dinp", &dinp, &expected_dinp, tolerance)?;
-    // An element goes through few sums: over a thread's rows, a block's threads, and a share of the blocks and all shares;
-    // each is of numbers below 16 and grows as the root of N.
+    // An element passes few sums: over a thread's rows, a block's threads, a share of the blocks, and all shares. Each
+    // is of numbers below 16 and grows with the root of N.
     let sum = n as f64 + 1.0;
     let tolerance = Tolerance { absolute: 16.0 * sum.min(80.0) * sum.sqrt() * F32_ROUNDING, relative: 1e-6 };
     close("dweight", &dweight, &expected_dweight, tolerance)?;
@@ -204,7 +204,7 @@ fn a_constant_row_becomes_the_bias() {
         let bias_there = device.upload(&bias)?;
         let (output, _room) = output(device, 1, 72)?;
         layernorm_forward(device, output, inp.slice(), weight.slice(), Some(bias_there.slice()))?;
-        // The mean of 72 sevens may be off by a rounding or two, and rstd is 316.
+        // The mean of 72 sevens may have an error of a rounding or two, and rstd is 316.
         let tolerance = Tolerance { absolute: 316.0 * 4.0 * 4.0 * 7.0 * F32_ROUNDING, relative: BF16_ROUNDING };
         close("out", &read(device, output.out)?, &wide(&bias), tolerance)
     });
@@ -277,13 +277,13 @@ fn sizes_that_do_not_fit_are_refused() {
     holds(|device| {
         let (rows, ones) = (device.upload(&normals_bf16(0, 9224))?, device.upload(&[1.0_f32])?);
         let (rows, one) = (rows.slice(), ones.slice());
-        let told = |weight: Slice<Bf16>, out: Slice<Bf16>| {
+        let error_of = |weight: Slice<Bf16>, out: Slice<Bf16>| {
             let output = Output { out, mean: one, rstd: one };
             layernorm_forward(device, output, out, weight, None).expect_err("it does not fit").to_string()
         };
-        assert_eq!(told(rows, rows), "layernorm_forward: C is 9224, and has to be from 8 to 9216");
-        assert_eq!(told(rows.part(0, 12)?, rows), "layernorm_forward: C is 12, and has to be a multiple of 8");
-        assert_eq!(told(rows.part(0, 8)?, rows), "layernorm_forward: out has 9224 elements instead of 8");
+        assert_eq!(error_of(rows, rows), "layernorm_forward: C is 9224, and has to be from 8 to 9216");
+        assert_eq!(error_of(rows.part(0, 12)?, rows), "layernorm_forward: C is 12, and has to be a multiple of 8");
+        assert_eq!(error_of(rows.part(0, 8)?, rows), "layernorm_forward: out has 9224 elements instead of 8");
         assert_eq!((sums_elements(100_000, 768)?, sums_elements(13, 768)?), (2 * 512 * 768, 2 * 2 * 768));
         Ok(())
     });

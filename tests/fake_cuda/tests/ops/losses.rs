@@ -3,18 +3,18 @@
 use headroom_kernels::cuda::{Device, ops::losses::losses_sum};
 
 use crate::{
-    card::{Outcome, catches, holds, normals},
     compare::{F32_ROUNDING, Tolerance, close},
+    gpu::{Outcome, catches, holds, normals},
 };
 
 pub fn check(device: &Device, n: usize) -> Outcome {
-    // As losses are: 11 at a start, and not below 0.
+    // Typical losses: 11 at the start, and never below 0.
     let losses: Vec<f32> = normals(1, n).into_iter().map(|x| (11.0 + x).max(0.0)).collect();
     let mean = losses.iter().copied().map(f64::from).sum::<f64>() / n as f64;
     let (losses, sum) = (device.upload(&losses)?, device.allocate(1)?);
     #[expect(clippy::cast_possible_truncation, reason = "a share is f32")]
     let scale = (1.0 / n as f64) as f32;
-    // Of a thread's 70 losses, a warp's lanes and 32 warps; all are positive.
+    // Sums of a thread's 70 losses, a warp's lanes and 32 warps; all are positive.
     let tolerance = Tolerance { absolute: 0.0, relative: 110.0 * F32_ROUNDING };
     losses_sum(device, sum.slice(), losses.slice(), scale, false)?;
     close("sum", &device.download(sum.slice())?, &[mean], tolerance)?;

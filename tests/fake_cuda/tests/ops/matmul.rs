@@ -1,34 +1,34 @@
-//! Linear layers, their gradients and what follows a product.
+//! Linear layers, their gradients and fused epilogues.
 
 use headroom_kernels::{
-    cpu::{self, gelu},
     cuda::{
-        Bf16, Device, Own, Products,
+        Bf16, BuiltinKernels, Device, Gemm,
         ops::{
             bias_backward::bias_backward,
             gelu::gelu_forward,
             matmul::{matmul_backward_weight, matmul_forward},
         },
     },
+    reference::{self, gelu},
 };
 
-use headroom_shared::gpt::buffers::cuda::workspace::{bias_parts_elements, weight_parts_elements};
+use headroom_planner::gpt::buffers::cuda::workspace::{bias_parts_elements, weight_parts_elements};
 
 use crate::{
-    card::{Outcome, Wrong, catches, holds, normals, normals_bf16, ways},
     compare::{F32_ROUNDING, Tolerance, close, close_each},
+    gpu::{CheckFailure, Outcome, catches, holds, normals, normals_bf16, ways},
     numbers::{BF16_ROUNDING, read, repeats, wide, wide_f32},
 };
 
-/// N, C and OC: one row; odd ones; more than a tile of each; a vocabulary of 65 as it is padded; more rows of tiles than
-/// are worked on together.
+/// N, C and OC: one row; odd sizes; more than a tile of each; a padded vocabulary of 65; more rows of tiles than are
+/// processed together.
 pub const SIZES: [[usize; 3]; 6] =
     [[1, 8, 8], [7, 40, 136], [129, 72, 264], [200, 264, 24], [31, 384, 72], [1160, 16, 264]];
 
-/// GELU's own, of either way.
+/// Error of GELU, forward and backward.
 const GELU: f64 = 1e-4;
 
-/// A layer with the reference's view of it.
+/// A layer with the reference's results.
 struct Layer {
     n: usize,
     c: usize,
@@ -39,7 +39,7 @@ struct Layer {
     dout: Vec<Bf16>,
 }
 
-/// Results, and how much went into each: the same sums of what is positive.
+/// Results, and the same sums over absolute values.
 struct Sums {
     expected: Vec<f64>,
     sizes: Vec<f64>,
@@ -51,8 +51,8 @@ impl Sums {
         Self { expected: compute(&wide), sizes: compute(&sizes) }
     }
 
-    /// What sums of `k` products may be off by: a rounding of f32, twice over for what tensor cores cut off, for each of
-    /// them, and one of bfloat16 in the end.
+    /// Returns the error bounds of sums of `k` products: a float32 rounding per product, doubled for the truncation by
+    /// tensor cores, and a final rounding to bfloat16.
     fn bounds(&self, k: usize, rounding: f64) -> Vec<f64> {
         let of_sum = 2.0 * (k + 2) as f64 * F32_ROUNDING;
         self.expected.iter().zip(&self.sizes).map(|(x, size)| x.abs() * rounding * 1.001 + size * of_sum).collect()
@@ -70,24 +70,24 @@ impl Layer {
         Sums::of(|view| {
             let mut out = vec![0.0; self.n * self.oc];
             let bias = bias.map(view);
-            cpu::matmul::matmul_forward(&mut out, &view(&self.inp), &view(&self.weight), bias.as_deref(), self.c);
+            reference::matmul::matmul_forward(&mut out, &view(&self.inp), &view(&self.weight), bias.as_deref(), self.c);
             if let Some(residual) = residual {
-                cpu::residual_forward::residual_forward(&mut out, &view(residual));
+                reference::residual_forward::residual_forward(&mut out, &view(residual));
             }
             out
         })
     }
 
-    /// Of the rows, the weight and the bias.
+    /// Returns the gradients of the input, the weight and the bias.
     fn backward(&self) -> [Sums; 3] {
         let which = |i: usize| {
             Sums::of(|view| {
                 let (mut dinp, mut dweight) = (vec![0.0; self.n * self.c], vec![0.0; self.oc * self.c]);
                 let mut dbias = vec![0.0; self.oc];
                 let gradients =
-                    cpu::matmul::Gradients { dinp: &mut dinp, dweight: &mut dweight, dbias: Some(&mut dbias) };
+                    reference::matmul::Gradients { dinp: &mut dinp, dweight: &mut dweight, dbias: Some(&mut dbias) };
                 let [dout, inp, weight] = [&self.dout, &self.inp, &self.weight].map(|values| view(values));
-                cpu::matmul::matmul_backward(gradients, &dout, &inp, &weight, self.c);
+                reference::matmul::matmul_backward(gradients, &dout, &inp, &weight, self.c);
                 [dinp, dweight, dbias].into_iter().nth(i).unwrap_or_default()
             })
         };
@@ -95,7 +95,7 @@ impl Layer {
     }
 }
 
-pub fn forward_is_right(device: &Device, products: &dyn Products, sizes: [usize; 3]) -> Outcome {
+pub fn forward_is_right(device: &Device, gemm: &dyn Gemm, sizes: [usize; 3]) -> Outcome {
     let layer = Layer::new(sizes);
     let (inp, weight, bias) = (device.upload(&layer.inp)?, device.upload(&layer.weight)?, device.upload(&layer.bias)?);
     let (inp, weight, bias) = (inp.slice(), weight.slice(), bias.slice());
@@ -103,13 +103,13 @@ pub fn forward_is_right(device: &Device, products: &dyn Products, sizes: [usize;
     let (out, c) = (out.slice(), layer.c as u64);
     for with in [false, true] {
         let sums = layer.forward(with.then_some(&layer.bias), None);
-        products.forward(device, out, inp, weight, with.then_some(bias), c)?;
+        gemm.forward(device, out, inp, weight, with.then_some(bias), c)?;
         close_each("out", &read(device, out)?, &sums.expected, &sums.bounds(layer.c, BF16_ROUNDING))?;
     }
     Ok(())
 }
 
-pub fn epilogues_are_right(device: &Device, products: &dyn Products, sizes: [usize; 3]) -> Outcome {
+pub fn epilogues_are_right(device: &Device, gemm: &dyn Gemm, sizes: [usize; 3]) -> Outcome {
     let layer = Layer::new(sizes);
     let (inp, weight, bias) = (device.upload(&layer.inp)?, device.upload(&layer.weight)?, device.upload(&layer.bias)?);
     let (inp, weight, bias, c) = (inp.slice(), weight.slice(), bias.slice(), layer.c as u64);
@@ -118,60 +118,60 @@ pub fn epilogues_are_right(device: &Device, products: &dyn Products, sizes: [usi
     let (out, gelu_out) = (out.slice(), gelu_out.slice());
 
     let sums = layer.forward(Some(&layer.bias), None);
-    products.gelu_forward(device, gelu_out, out, inp, weight, Some(bias), c)?;
+    gemm.gelu_forward(device, gelu_out, out, inp, weight, Some(bias), c)?;
     close_each("out", &read(device, out)?, &sums.expected, &sums.bounds(layer.c, BF16_ROUNDING))?;
     let mut active = vec![0.0; layer.n * layer.oc];
     gelu::gelu_forward(&mut active, &wide_f32(&read(device, out)?));
-    // Below -8 the reference's 1 + erf cancels to nothing.
+    // Below -8 the reference's 1 + erf cancels to 0.
     let tolerance = Tolerance { absolute: 1e-14, relative: BF16_ROUNDING + GELU };
     close("gelu_out", &read(device, gelu_out)?, &active, tolerance)?;
-    // What is computed again has to be what forward had.
+    // Recomputation must reproduce forward's bits.
     let again = device.allocate(gelu_out.len())?;
     gelu_forward(device, again.slice(), out)?;
     if device.download(again.slice())? != device.download(gelu_out)? {
-        return Err(Wrong::Numbers("GELU computed again has other bits".to_owned()));
+        return Err(CheckFailure::Numbers("recomputed GELU has other bits".to_owned()));
     }
 
-    // In place, as the residual stream is.
+    // In place, as in the residual stream.
     let residual = normals_bf16(5, layer.n * layer.oc);
     let sums = layer.forward(Some(&layer.bias), Some(&residual));
     device.write(out, &residual)?;
-    products.residual_forward(device, out, inp, weight, Some(bias), out, c)?;
+    gemm.residual_forward(device, out, inp, weight, Some(bias), out, c)?;
     close_each("residual", &read(device, out)?, &sums.expected, &sums.bounds(layer.c, BF16_ROUNDING))
 }
 
-pub fn backward_inp_is_right(device: &Device, products: &dyn Products, sizes: [usize; 3]) -> Outcome {
+pub fn backward_inp_is_right(device: &Device, gemm: &dyn Gemm, sizes: [usize; 3]) -> Outcome {
     let layer = Layer::new(sizes);
     let [sums, ..] = layer.backward();
     let pre = normals_bf16(6, layer.n * layer.c);
     let (dout, weight, x) = (device.upload(&layer.dout)?, device.upload(&layer.weight)?, device.upload(&pre)?);
     let dinp = device.allocate((layer.n * layer.c) as u64)?;
     let (dinp, dout, weight, c) = (dinp.slice(), dout.slice(), weight.slice(), layer.c as u64);
-    products.backward_inp(device, dinp, dout, weight, c)?;
+    gemm.backward_inp(device, dinp, dout, weight, c)?;
     close_each("dinp", &read(device, dinp)?, &sums.expected, &sums.bounds(layer.oc, BF16_ROUNDING))?;
 
-    // GELU's derivative is below 1.13, and off by no more than GELU is.
+    // GELU's derivative is below 1.13, with at most GELU's error.
     let mut expected = vec![0.0; layer.n * layer.c];
     gelu::gelu_backward(&mut expected, &sums.expected, &wide(&pre));
     let of_sums = sums.bounds(layer.oc, 0.0);
-    // A library's product is rounded before the derivative, and once more after it.
-    let before = if products.rehearses() { BF16_ROUNDING * 1.001 } else { 0.0 };
+    // A library's product is rounded before and after the derivative.
+    let before = if gemm.rehearses() { BF16_ROUNDING * 1.001 } else { 0.0 };
     let bounds: Vec<f64> = (expected.iter().zip(&of_sums).zip(&sums.expected))
         .map(|((x, of_sum), sum)| x.abs() * (BF16_ROUNDING * 1.001 + before * 1.01) + 1.13 * of_sum + GELU * sum.abs())
         .collect();
     let scratch = device.allocate(dinp.len())?;
-    products.gelu_backward_inp(device, dinp, dout, weight, x.slice(), scratch.slice(), c)?;
+    gemm.gelu_backward_inp(device, dinp, dout, weight, x.slice(), scratch.slice(), c)?;
     close_each("dinp through GELU", &read(device, dinp)?, &expected, &bounds)?;
-    // In the place of what GELU was taken of, as a block's backward does it.
-    products.gelu_backward_inp(device, x.slice(), dout, weight, x.slice(), scratch.slice(), c)?;
+    // In place of GELU's input, as in a block's backward.
+    gemm.gelu_backward_inp(device, x.slice(), dout, weight, x.slice(), scratch.slice(), c)?;
     if device.download(x.slice())? != device.download(dinp)? {
-        return Err(Wrong::Numbers("in place it has other bits".to_owned()));
+        return Err(CheckFailure::Numbers("in place it has other bits".to_owned()));
     }
     Ok(())
 }
 
-/// The gradients of weight and bias, by whether they are added to what is there.
-pub fn parameters_are_right(device: &Device, products: &dyn Products, sizes: [usize; 3], accumulate: bool) -> Outcome {
+/// Checks the gradients of weight and bias; `accumulate` adds them to the previous values.
+pub fn parameters_are_right(device: &Device, gemm: &dyn Gemm, sizes: [usize; 3], accumulate: bool) -> Outcome {
     let layer = Layer::new(sizes);
     let [_, weight, bias] = layer.backward();
     let (n, c, oc) = (layer.n as u64, layer.c as u64, layer.oc as u64);
@@ -181,7 +181,7 @@ pub fn parameters_are_right(device: &Device, products: &dyn Products, sizes: [us
     let (dweight, dbias) = (device.upload(&before)?, device.upload(&before[..layer.oc])?);
     let (dweight, dbias) = (dweight.slice(), dbias.slice());
     let planes = device.allocate(weight_parts_elements(n, c, oc))?;
-    products.backward_weight(device, dweight, planes.slice(), dout, inp, c, accumulate)?;
+    gemm.backward_weight(device, dweight, planes.slice(), dout, inp, c, accumulate)?;
     let planes = device.allocate(bias_parts_elements(n, oc))?;
     bias_backward(device, dbias, planes.slice(), dout, accumulate)?;
     for (name, out, mut sums) in [("dweight", dweight, weight), ("dbias", dbias, bias)] {
@@ -196,18 +196,18 @@ pub fn parameters_are_right(device: &Device, products: &dyn Products, sizes: [us
     Ok(())
 }
 
-/// Holds a check of our kernels and of the library.
+/// Asserts that a check passes for the built-in kernels and for the library.
 #[track_caller]
-fn either_holds(check: impl Fn(&Device, &dyn Products) -> Outcome) {
+fn either_holds(check: impl Fn(&Device, &dyn Gemm) -> Outcome) {
     holds(|device| {
         for way in ways(device)? {
-            let told = |wrong| match wrong {
-                Wrong::Numbers(what) => Wrong::Numbers(format!("{}: {what}", way.products.name())),
-                card => card,
+            let error_of = |wrong| match wrong {
+                CheckFailure::Numbers(what) => CheckFailure::Numbers(format!("{}: {what}", way.gemm.name())),
+                gpu => gpu,
             };
-            check(device, way.products.as_ref()).map_err(told)?;
-            // Nothing that is held here went to our kernels instead.
-            assert_eq!(way.products.notes(), [""; 0]);
+            check(device, way.gemm.as_ref()).map_err(error_of)?;
+            // The library did not fall back to the built-in kernels.
+            assert_eq!(way.gemm.notes(), [""; 0]);
         }
         Ok(())
     });
@@ -216,33 +216,33 @@ fn either_holds(check: impl Fn(&Device, &dyn Products) -> Outcome) {
 #[test]
 fn forward_is_that_of_the_reference() {
     for sizes in SIZES {
-        either_holds(|device, products| forward_is_right(device, products, sizes));
+        either_holds(|device, gemm| forward_is_right(device, gemm, sizes));
     }
 }
 
 #[test]
 fn gelu_and_the_residual_stream_follow_a_product() {
     for sizes in &SIZES[..5] {
-        either_holds(|device, products| epilogues_are_right(device, products, *sizes));
+        either_holds(|device, gemm| epilogues_are_right(device, gemm, *sizes));
     }
 }
 
 #[test]
 fn the_rows_gradient_is_that_of_the_reference() {
     for sizes in &SIZES[..5] {
-        either_holds(|device, products| backward_inp_is_right(device, products, *sizes));
+        either_holds(|device, gemm| backward_inp_is_right(device, gemm, *sizes));
     }
 }
 
 #[test]
 fn the_parameters_gradients_are_those_of_the_reference() {
-    // 1160 rows of few tiles are shared out among planes.
+    // 1160 rows with few tiles are split among planes.
     assert!(weight_parts_elements(1160, 16, 264) > 0 && weight_parts_elements(200, 264, 24) == 0);
     for sizes in SIZES {
-        either_holds(|device, products| parameters_are_right(device, products, sizes, false));
+        either_holds(|device, gemm| parameters_are_right(device, gemm, sizes, false));
     }
     for sizes in [SIZES[1], SIZES[5]] {
-        either_holds(|device, products| parameters_are_right(device, products, sizes, true));
+        either_holds(|device, gemm| parameters_are_right(device, gemm, sizes, true));
     }
 }
 
@@ -259,9 +259,9 @@ fn products_give_the_same_bits_each_time() {
             let (dweight, out) = (device.allocate((oc * c) as u64)?, device.allocate((n * oc) as u64)?);
             let planes = device.allocate(weight_parts_elements(n as u64, c as u64, oc as u64))?;
             let (dweight, out, inp) = (dweight.slice(), out.slice(), inp.slice());
-            let (products, c) = (way.products.as_ref(), c as u64);
-            products.backward_weight(device, dweight, planes.slice(), dout.slice(), inp, c, false)?;
-            products.forward(device, out, inp, weight.slice(), None, c)?;
+            let (gemm, c) = (way.gemm.as_ref(), c as u64);
+            gemm.backward_weight(device, dweight, planes.slice(), dout.slice(), inp, c, false)?;
+            gemm.forward(device, out, inp, weight.slice(), None, c)?;
             let mut all = device.download(dweight)?;
             all.extend(read(device, out)?);
             Ok(all)
@@ -270,7 +270,7 @@ fn products_give_the_same_bits_each_time() {
 }
 
 #[test]
-fn what_does_not_begin_where_the_library_needs_it_is_multiplied_all_the_same() {
+fn misaligned_operands_fall_back_to_own_kernels() {
     holds(|device| {
         let layer = Layer::new([7, 40, 136]);
         let sums = layer.forward(None, None);
@@ -280,16 +280,16 @@ fn what_does_not_begin_where_the_library_needs_it_is_multiplied_all_the_same() {
         let inp = inp.slice().part(8, layer.inp.len() as u64)?;
         let out = device.allocate(7 * 136)?;
         for way in ways(device)? {
-            way.products.forward(device, out.slice(), inp, weight.slice(), None, 40)?;
+            way.gemm.forward(device, out.slice(), inp, weight.slice(), None, 40)?;
             close_each("out", &read(device, out.slice())?, &sums.expected, &sums.bounds(layer.c, BF16_ROUNDING))?;
-            assert_eq!(way.products.notes().len(), usize::from(way.products.rehearses()));
+            assert_eq!(way.gemm.notes().len(), usize::from(way.gemm.rehearses()));
         }
         Ok(())
     });
 }
 
 #[test]
-fn no_rows_leave_nothing() -> Result<(), Wrong> {
+fn no_rows_leave_nothing() -> Result<(), CheckFailure> {
     holds(|device| {
         let (weight, none) = (device.upload(&normals_bf16(0, 64))?, device.upload(&[] as &[Bf16])?);
         matmul_forward(device, none.slice(), none.slice(), weight.slice(), None, 8)?;
@@ -305,7 +305,7 @@ fn no_rows_leave_nothing() -> Result<(), Wrong> {
 
 #[test]
 fn mistakes_in_a_product_are_noticed() {
-    // A barrier and a wait make a race; what lies past an end is read or written; the rest are other sums.
+    // A missing barrier or wait makes a race; others read or write past an end, or change sums.
     for (kernel, mutation) in [
         ("matmul_forward", "no_barrier"),
         ("matmul_forward", "waits_too_little"),
@@ -315,15 +315,15 @@ fn mistakes_in_a_product_are_noticed() {
     ] {
         catches(kernel, mutation, |device| {
             if kernel == "matmul_forward" {
-                forward_is_right(device, &Own, [129, 136, 264])
+                forward_is_right(device, &BuiltinKernels, [129, 136, 264])
             } else {
-                backward_inp_is_right(device, &Own, [129, 136, 264])
+                backward_inp_is_right(device, &BuiltinKernels, [129, 136, 264])
             }
         });
     }
-    catches("matmul_forward", "a_row_more", |device| forward_is_right(device, &Own, [7, 40, 136]));
-    catches("bias_backward", "no_barrier", |device| parameters_are_right(device, &Own, SIZES[1], false));
-    catches("sum_planes", "a_plane_less", |device| parameters_are_right(device, &Own, SIZES[5], false));
+    catches("matmul_forward", "a_row_more", |device| forward_is_right(device, &BuiltinKernels, [7, 40, 136]));
+    catches("bias_backward", "no_barrier", |device| parameters_are_right(device, &BuiltinKernels, SIZES[1], false));
+    catches("sum_planes", "a_plane_less", |device| parameters_are_right(device, &BuiltinKernels, SIZES[5], false));
 }
 
 #[test]
@@ -331,17 +331,17 @@ fn sizes_that_do_not_fit_are_refused() {
     holds(|device| {
         let values = device.upload(&normals_bf16(0, 96))?;
         let part = |n| values.slice().part(0, n);
-        let told = |out, inp, weight, c| {
+        let error_of = |out, inp, weight, c| {
             let (out, inp, weight) = (part(out), part(inp), part(weight));
             let error = matmul_forward(device, out?, inp?, weight?, None, c).expect_err("it does not fit");
-            Ok::<_, Wrong>(error.to_string())
+            Ok::<_, CheckFailure>(error.to_string())
         };
-        assert_eq!(told(64, 64, 64, 0)?, "matmul_forward: C is 0, and has to be at least 1");
-        assert_eq!(told(64, 60, 60, 12)?, "matmul_forward: C is 12, and has to be a multiple of 8");
-        assert_eq!(told(5, 8, 40, 8)?, "matmul_forward: OC is 5, and has to be a multiple of 8");
-        assert_eq!(told(64, 64, 66, 8)?, "matmul_forward: weight has 66 elements instead of 64");
-        assert_eq!(told(63, 64, 64, 8)?, "matmul_forward: out has 63 elements instead of 64");
-        assert_eq!(told(64, 66, 64, 8)?, "matmul_forward: inp has 66 elements instead of 64");
+        assert_eq!(error_of(64, 64, 64, 0)?, "matmul_forward: C is 0, and has to be at least 1");
+        assert_eq!(error_of(64, 60, 60, 12)?, "matmul_forward: C is 12, and has to be a multiple of 8");
+        assert_eq!(error_of(5, 8, 40, 8)?, "matmul_forward: OC is 5, and has to be a multiple of 8");
+        assert_eq!(error_of(64, 64, 66, 8)?, "matmul_forward: weight has 66 elements instead of 64");
+        assert_eq!(error_of(63, 64, 64, 8)?, "matmul_forward: out has 63 elements instead of 64");
+        assert_eq!(error_of(64, 66, 64, 8)?, "matmul_forward: inp has 66 elements instead of 64");
         Ok(())
     });
 }

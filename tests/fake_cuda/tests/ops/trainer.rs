@@ -1,56 +1,56 @@
-//! The whole model: losses and gradients of every level against the reference in f64, and a run that repeats itself bit
-//! by bit whatever is computed again.
+//! The whole model: losses and gradients at every recomputation level compared with the reference in f64, and
+//! bit-identical runs at all levels.
 
 use headroom_kernels::{
-    cpu::{
+    cuda::{Attention, BuiltinKernels, Device, Gemm, Trainer},
+    reference::{
         adamw_update::AdamW,
         gpt::{DropoutPass, Gpt, Micro},
     },
-    cuda::{Attention, Device, Own, Products, Trainer},
 };
-use headroom_shared::gpt::{
+use headroom_planner::gpt::{
     GptConfig, GptShape,
-    buffers::cuda::{CudaTraining, Libraries, Recompute},
+    buffers::cuda::{Backends, CudaTraining, Recompute},
 };
 
-use crate::card::{Outcome, Wrong, cublaslt, cudnn, holds_in_an_order, inputs, normals};
+use crate::gpu::{CheckFailure, Outcome, cublaslt, cudnn, holds_in_an_order, inputs, normals};
 
 const BATCH_SIZE: u64 = 2;
 const T: usize = 24;
 
 fn config(dropout: f64, bias: bool) -> GptConfig {
-    // A vocabulary and a length that are no multiple of anything.
+    // A vocabulary and a length that are not multiples of a tile.
     let shape = GptShape { n_layer: 2, n_head: 2, n_embd: 64, block_size: T as u64, vocab_size: 67, dropout, bias };
     GptConfig::new(shape).expect("valid")
 }
 
-/// Who multiplies, and who computes attention.
-type Ways = (Box<dyn Products>, Box<dyn Attention>);
+/// The GEMM backend and the attention backend.
+type BackendPair = (Box<dyn Gemm>, Box<dyn Attention>);
 
-fn own() -> Ways {
-    (Box::new(Own), Box::new(Own))
+fn own() -> BackendPair {
+    (Box::new(BuiltinKernels), Box::new(BuiltinKernels))
 }
 
-fn trainer(device: &Device, config: &GptConfig, recompute: [Recompute; 2]) -> Result<Trainer, Wrong> {
-    trainer_with(device, (Box::new(Own), Box::new(Own)), config, recompute)
+fn trainer(device: &Device, config: &GptConfig, recompute: [Recompute; 2]) -> Result<Trainer, CheckFailure> {
+    trainer_with(device, (Box::new(BuiltinKernels), Box::new(BuiltinKernels)), config, recompute)
 }
 
 fn trainer_with(
     device: &Device,
-    (products, attention): Ways,
+    (gemm, attention): BackendPair,
     config: &GptConfig,
     recompute: [Recompute; 2],
-) -> Result<Trainer, Wrong> {
-    let libraries = Libraries { multiplier: products.multiplier(), attender: attention.attender() };
+) -> Result<Trainer, CheckFailure> {
+    let libraries = Backends { gemm_backend: gemm.gemm_backend(), attention_backend: attention.attention_backend() };
     let plan = CudaTraining::with_libraries(config, BATCH_SIZE, recompute.to_vec(), libraries).expect("small");
     let planned_bytes = plan.bytes;
-    let mut trainer = Trainer::with(device, config, plan, products, attention)?;
+    let mut trainer = Trainer::with(device, config, plan, gemm, attention)?;
     assert_eq!(trainer.allocated_bytes(), planned_bytes);
     trainer.write_params(&params(&trainer))?;
     Ok(trainer)
 }
 
-/// Weights of deviation 0.1, scales near one; as bfloat16 keeps them, so that the reference has the same.
+/// Returns weights of deviation 0.1 and scales near 1, rounded to bfloat16 so that the reference has the same.
 fn params(trainer: &Trainer) -> Vec<f32> {
     let mut params = normals(1, trainer.layout().len());
     for entry in trainer.layout().entries() {
@@ -68,7 +68,7 @@ fn batch(trainer: &mut Trainer, number: u64) {
     x.iter_mut().chain(y).for_each(|token| *token = u32::try_from(stream.below(67)).expect("below 67"));
 }
 
-/// Loss and gradients of the reference, in f64.
+/// Returns the loss and the gradients of the reference, in f64.
 fn reference(config: &GptConfig, params: &[f32], x: &[u32], y: &[u32], dropout: DropoutPass) -> (f64, Vec<f64>) {
     let gpt = Gpt::new(config, T).expect("small");
     let params: Vec<f64> = params.iter().map(|&x| f64::from(x)).collect();
@@ -78,8 +78,8 @@ fn reference(config: &GptConfig, params: &[f32], x: &[u32], y: &[u32], dropout: 
     (pass.loss(), grads)
 }
 
-/// A gradient is off by what bfloat16 rounds on its way through the model: of its tensor's length, a share.
-fn check(device: &Device, ways: Ways, dropout: f64, bias: bool, recompute: [Recompute; 2]) -> Outcome {
+/// Checks a loss and its gradients. The error of a gradient, from bfloat16 roundings, is relative to its tensor's norm.
+fn check(device: &Device, ways: BackendPair, dropout: f64, bias: bool, recompute: [Recompute; 2]) -> Outcome {
     let config = config(dropout, bias);
     let mut trainer = trainer_with(device, ways, &config, recompute)?;
     batch(&mut trainer, 1);
@@ -89,7 +89,7 @@ fn check(device: &Device, ways: Ways, dropout: f64, bias: bool, recompute: [Reco
     let (want_loss, want) = reference(&config, &params(&trainer), &x, &y, pass);
     let loss = trainer.micro_step(Micro { first: true, loss_scale: 1.0, dropout: pass })?;
     if (loss - want_loss).abs() > 4e-3 * want_loss {
-        return Err(Wrong::Numbers(format!("the loss is {loss}, and {want_loss} by the reference")));
+        return Err(CheckFailure::Numbers(format!("the loss is {loss}, and {want_loss} by the reference")));
     }
     let got = trainer.read_grads()?;
     for entry in trainer.layout().entries() {
@@ -98,7 +98,7 @@ fn check(device: &Device, ways: Ways, dropout: f64, bias: bool, recompute: [Reco
         let off = length(&mut got.iter().zip(want).map(|(&got, want)| f64::from(got) - want));
         let whole = length(&mut want.iter().copied());
         if off.is_nan() || off > 0.02 * whole + 1e-6 {
-            return Err(Wrong::Numbers(format!("{}: off by {off} of {whole}", entry.name)));
+            return Err(CheckFailure::Numbers(format!("{}: off by {off} of {whole}", entry.name)));
         }
     }
     Ok(())
@@ -119,18 +119,18 @@ fn losses_and_gradients_are_those_of_the_reference() {
 fn with_the_librarys_products_they_are_too() {
     for (level, dropout, bias) in [(Recompute::None, 0.0, true), (Recompute::Attention, 0.2, false)] {
         holds_in_an_order(|device| match cublaslt(device) {
-            Some(library) => check(device, (Box::new(library), Box::new(Own)), dropout, bias, [level; 2]),
+            Some(library) => check(device, (Box::new(library), Box::new(BuiltinKernels)), dropout, bias, [level; 2]),
             None => Ok(()),
         });
     }
 }
 
-/// On the emulated card attention is the library's, as nothing is timed; with dropout it is ours.
+/// On the emulated GPU attention runs in the library, because nothing is timed; with dropout the built-in kernels run.
 #[test]
 fn with_the_librarys_attention_they_are_too() {
     for (level, dropout) in [(Recompute::None, 0.0), (Recompute::Attention, 0.0), (Recompute::Block, 0.2)] {
         holds_in_an_order(|device| match cudnn(device) {
-            Some(library) => check(device, (Box::new(Own), Box::new(library)), dropout, true, [level; 2]),
+            Some(library) => check(device, (Box::new(BuiltinKernels), Box::new(library)), dropout, true, [level; 2]),
             None => Ok(()),
         });
     }
@@ -142,19 +142,21 @@ fn a_plan_without_room_for_the_library_is_refused() {
         let Some(library) = cublaslt(device) else { return Ok(()) };
         let config = config(0.0, true);
         let plan = CudaTraining::new(&config, BATCH_SIZE, vec![Recompute::None; 2]).expect("small");
-        let error = Trainer::with(device, &config, plan, Box::new(library), Box::new(Own)).expect_err("it has no room");
-        let told = error.to_string();
-        assert!(told.contains("bytes of workspace for cuBLASLt") && told.ends_with("has 0 bytes"), "{told}");
+        let error = Trainer::with(device, &config, plan, Box::new(library), Box::new(BuiltinKernels))
+            .expect_err("it has no room");
+        let message = error.to_string();
+        assert!(message.contains("bytes of workspace for cuBLASLt") && message.ends_with("has 0 bytes"), "{message}");
         let Some(library) = cudnn(device) else { return Ok(()) };
         let plan = CudaTraining::new(&config, BATCH_SIZE, vec![Recompute::None; 2]).expect("small");
-        let error = Trainer::with(device, &config, plan, Box::new(Own), Box::new(library)).expect_err("it has no room");
+        let error = Trainer::with(device, &config, plan, Box::new(BuiltinKernels), Box::new(library))
+            .expect_err("it has no room");
         assert!(error.to_string().contains("room for attention by cuDNN"), "{error}");
         Ok(())
     });
 }
 
-/// Losses, parameters and moments of a few iterations of two micro-steps.
-fn run(device: &Device, ways: Ways, dropout: f64, recompute: [Recompute; 2]) -> Result<Vec<u64>, Wrong> {
+/// Returns the bits of losses, parameters and moments after a few iterations of two micro-steps.
+fn run(device: &Device, ways: BackendPair, dropout: f64, recompute: [Recompute; 2]) -> Result<Vec<u64>, CheckFailure> {
     let config = config(dropout, true);
     let mut trainer = trainer_with(device, ways, &config, recompute)?;
     let mut bits = vec![];
@@ -180,20 +182,20 @@ fn run(device: &Device, ways: Ways, dropout: f64, recompute: [Recompute; 2]) -> 
     bits.extend(trainer.read_params()?.into_iter().map(|x| u64::from(x.to_bits())));
     let (m, v) = trainer.read_moments()?;
     bits.extend(m.into_iter().chain(v).map(|x| u64::from(x.to_bits())));
-    // And evaluation changes nothing.
+    // Evaluation changes nothing.
     batch(&mut trainer, 100);
     bits.push(trainer.loss()?.to_bits());
     Ok(bits)
 }
 
-fn no_level_changes_a_bit(dropouts: &[f64], ways: impl Fn(&Device) -> Option<Ways>) {
+fn no_level_changes_a_bit(dropouts: &[f64], ways: impl Fn(&Device) -> Option<BackendPair>) {
     for &dropout in dropouts {
         holds_in_an_order(|device| {
             let run = |level| ways(device).map(|ways| run(device, ways, dropout, [level; 2])).transpose();
             let want = run(Recompute::None)?;
             for level in Recompute::ALL {
                 if run(level)? != want {
-                    return Err(Wrong::Numbers(format!("{level:?} with dropout {dropout}")));
+                    return Err(CheckFailure::Numbers(format!("{level:?} with dropout {dropout}")));
                 }
             }
             Ok(())
@@ -202,18 +204,18 @@ fn no_level_changes_a_bit(dropouts: &[f64], ways: impl Fn(&Device) -> Option<Way
 }
 
 #[test]
-fn what_is_computed_again_changes_no_bit() {
+fn recompute_is_bit_exact() {
     no_level_changes_a_bit(&[0.0, 0.2], |_| Some(own()));
 }
 
 #[test]
 fn nor_does_it_with_the_librarys_products() {
-    no_level_changes_a_bit(&[0.0], |device| Some((Box::new(cublaslt(device)?), Box::new(Own))));
+    no_level_changes_a_bit(&[0.0], |device| Some((Box::new(cublaslt(device)?), Box::new(BuiltinKernels))));
 }
 
 #[test]
 fn nor_does_it_with_the_librarys_attention() {
-    no_level_changes_a_bit(&[0.0], |device| Some((Box::new(Own), Box::new(cudnn(device)?))));
+    no_level_changes_a_bit(&[0.0], |device| Some((Box::new(BuiltinKernels), Box::new(cudnn(device)?))));
 }
 
 #[test]
@@ -237,6 +239,6 @@ fn a_loss_falls_on_a_batch_that_is_seen_again_and_again() {
             })?;
         }
         let (first, last) = (losses[0], losses[11]);
-        if last < 0.7 * first { Ok(()) } else { Err(Wrong::Numbers(format!("{losses:?}"))) }
+        if last < 0.7 * first { Ok(()) } else { Err(CheckFailure::Numbers(format!("{losses:?}"))) }
     });
 }

@@ -1,4 +1,4 @@
-//! A test in a process of its own: the same executable once more, for that test alone.
+//! A test in a process of its own: the same executable, started again for that test alone.
 
 use std::{
     env,
@@ -11,16 +11,16 @@ use std::{
 
 use headroom_fake_cuda::Scenario;
 
-/// Tells the process that it is the one.
+/// The environment variable that marks the child process; its value is the test.
 const CHILD: &str = "HEADROOM_STATES_CHILD";
-/// Where the child's own words begin among the test runner's.
-const MARK: &str = "\n--- told ---\n";
+/// Delimits the child's output within the test runner's.
+const MARK: &str = "\n--- output ---\n";
 
-/// What says where a library of products may be.
+/// Environment variables that decide where libraries are searched.
 const PLACES: &[&str] =
     &["HEADROOM_CUBLASLT", "HEADROOM_CUDNN", "VIRTUAL_ENV", "CONDA_PREFIX", "HOME", "CUDA_HOME", "CUDA_PATH"];
 
-/// A process that plays a test.
+/// A process that runs a test.
 #[derive(Debug)]
 pub struct Child {
     test: &'static str,
@@ -28,51 +28,51 @@ pub struct Child {
     folder: tempfile::TempDir,
 }
 
-/// What it said.
+/// Output of the child.
 #[derive(Debug)]
-pub struct Said {
-    /// Line by line, what the test told; places in our files are `.rs:LINE`.
-    pub told: String,
-    /// Standard error: the library's words among others.
+pub struct ChildOutput {
+    /// The lines reported by the test; positions in this repository's files become `.rs:LINE`.
+    pub output: String,
+    /// Standard error, including the library's messages.
     pub errors: String,
 }
 
 impl Child {
-    /// A process for a test, by its path in this program, with no driver but the machine's.
+    /// Creates a process for a test, given by its path in this program, with only the machine's driver.
     pub fn of(test: &'static str) -> Self {
         Self { test, environment: vec![], folder: tempfile::tempdir().expect("a folder") }
     }
 
-    /// On a machine.
+    /// Creates a process on the machine of a scenario.
     pub fn on(test: &'static str, scenario: &Scenario) -> Self {
         let mut child = Self::of(test);
         child.environment.extend(scenario.play(child.folder.path()).expect("the library was built"));
         child
     }
 
-    /// With a variable.
+    /// Adds an environment variable.
     pub fn with(mut self, name: &'static str, value: impl Into<OsString>) -> Self {
         self.set(name, value);
         self
     }
 
-    /// Sets a variable of the process.
+    /// Sets an environment variable of the process.
     pub fn set(&mut self, name: &'static str, value: impl Into<OsString>) {
         self.environment.push((name, value.into()));
     }
 
-    /// A folder that is there as long as this is; told as `FOLDER`.
+    /// Returns a temporary directory, shown as `FOLDER` in output.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// Runs the test's part for the child there, and gives what it told.
+    /// Runs the test's part in the child, and returns its output.
     #[track_caller]
-    pub fn run<T: Display>(&self, part: impl FnOnce(&mut dyn FnMut(T))) -> Said {
+    pub fn run<T: Display>(&self, part: impl FnOnce(&mut dyn FnMut(T))) -> ChildOutput {
         if env::var_os(CHILD).is_some_and(|test| test == self.test) {
-            let mut told = MARK.to_owned();
-            part(&mut |text| told += &format!("{text}\n"));
-            std::io::stdout().write_all((told + MARK).as_bytes()).expect("a pipe");
+            let mut report = MARK.to_owned();
+            part(&mut |text| report += &format!("{text}\n"));
+            std::io::stdout().write_all((report + MARK).as_bytes()).expect("a pipe");
             exit(0);
         }
         let mut command = Command::new(env::current_exe().expect("this program"));
@@ -83,13 +83,13 @@ impl Child {
         let output = command.envs(self.environment.iter().cloned()).output().expect("it starts");
         let [stdout, stderr] = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
         assert!(output.status.success(), "{stdout}\n{stderr}");
-        let told = stdout.split(MARK).nth(1).unwrap_or_else(|| panic!("no test is called {}: {stdout}", self.test));
+        let text = stdout.split(MARK).nth(1).unwrap_or_else(|| panic!("no test is called {}: {stdout}", self.test));
         let folder = self.folder.path().display().to_string();
-        Said { told: without_lines(&told.replace(&folder, "FOLDER")), errors: stderr }
+        ChildOutput { output: without_lines(&text.replace(&folder, "FOLDER")), errors: stderr }
     }
 }
 
-/// Files of ours keep their names and lose their lines, which every edit moves.
+/// Replaces line numbers of this repository's files, which change with every edit.
 fn without_lines(text: &str) -> String {
     let mut parts = text.split(".rs:");
     let mut out = parts.next().unwrap_or_default().to_owned();

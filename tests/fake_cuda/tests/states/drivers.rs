@@ -1,32 +1,32 @@
-//! Whether there is a driver, and which.
+//! Search for the driver.
 
 use std::fs;
 
 use headroom_fake_cuda::{Scenario, library};
-use headroom_kernels::cuda::{Device, cards, driver::Driver};
+use headroom_kernels::cuda::{Device, driver::Driver, gpus};
 use insta::assert_snapshot;
 
 use crate::child::Child;
 
-/// What opening the first card comes to.
+/// Returns the result of opening the first GPU.
 #[track_caller]
 fn opened(child: &Child) -> String {
     let said = child.run(|tell| {
         tell(match Device::open(0) {
-            Ok(device) => device.card().name.clone(),
+            Ok(device) => device.gpu().name.clone(),
             Err(error) => error.to_string(),
         });
     });
-    said.told
+    said.output
 }
 
 #[test]
 fn without_driver_there_is_a_sentence() {
     let child = Child::of("drivers::without_driver_there_is_a_sentence");
-    let told = opened(&child);
-    // On a machine with one it is that one's card.
-    if !told.starts_with("NVIDIA ") {
-        assert_snapshot!(told, @"there is no NVIDIA driver here (libcuda.so.1: cannot open shared object file: No such file or directory)");
+    let output = opened(&child);
+    // On a machine with a driver, it is that driver's GPU.
+    if !output.starts_with("NVIDIA ") {
+        assert_snapshot!(output, @"there is no NVIDIA driver here (libcuda.so.1: cannot open shared object file: No such file or directory)");
     }
 }
 
@@ -40,12 +40,12 @@ fn a_library_that_is_not_there_is_named() {
 #[test]
 fn a_library_that_is_no_driver_is_named() {
     let child = Child::of("drivers::a_library_that_is_no_driver_is_named").with("HEADROOM_CUDA", "libc.so.6");
-    let told = opened(&child);
+    let output = opened(&child);
     let (start, end) = ("HEADROOM_CUDA names libc.so.6, which cannot be the driver: ", "undefined symbol: cuInit\n");
-    assert!(told.starts_with(start) && told.ends_with(end), "{told}");
+    assert!(output.starts_with(start) && output.ends_with(end), "{output}");
 }
 
-/// The library with another text among its names.
+/// Returns the library with one name in it replaced.
 pub fn renamed(name: &str, other: &str) -> Vec<u8> {
     let [name, other] = [name, other].map(|name| format!("\0{name}\0").into_bytes());
     let mut bytes = fs::read(library().expect("it was built")).expect("a file");
@@ -58,7 +58,7 @@ pub fn renamed(name: &str, other: &str) -> Vec<u8> {
     bytes
 }
 
-/// A machine that has a library where the loader looks by itself, before any real driver's.
+/// Places a library in the loader's default search path, before any real driver.
 fn beside(mut child: Child, library: &[u8]) -> Child {
     let folder = child.folder().join("usual");
     fs::create_dir(&folder).expect("a folder");
@@ -67,7 +67,7 @@ fn beside(mut child: Child, library: &[u8]) -> Child {
     child
 }
 
-/// Puts a toolkit's stub for linking beside the machine's driver. It has the symbols, and no call of it works.
+/// Places a CUDA toolkit's stub library beside the machine's driver. A stub has the symbols, but no call works.
 fn with_stub(child: Child) -> Child {
     let folder = child.folder().join("usual");
     fs::create_dir_all(&folder).expect("a folder");
@@ -78,7 +78,7 @@ fn with_stub(child: Child) -> Child {
 #[test]
 fn a_named_driver_goes_before_the_machines() {
     let child = Child::on("drivers::a_named_driver_goes_before_the_machines", &Scenario::default());
-    // It has not the first call, without which it is no use to anybody.
+    // It lacks the first call, so it cannot be used.
     let child = beside(child, &renamed("cuInit", "cuTini"));
     assert_snapshot!(opened(&child), @"NVIDIA GeForce RTX 4070");
 }
@@ -102,10 +102,10 @@ fn the_driver_goes_before_a_toolkits_stub() {
 
 #[test]
 fn a_toolkits_stub_is_no_driver() {
-    let told = opened(&with_stub(Child::of("drivers::a_toolkits_stub_is_no_driver")));
-    // On a machine with a driver it is that one's card.
-    if !told.starts_with("NVIDIA ") {
-        assert_snapshot!(told, @"there is no NVIDIA driver here (libcuda.so.1: cannot open shared object file: No such file or directory)");
+    let output = opened(&with_stub(Child::of("drivers::a_toolkits_stub_is_no_driver")));
+    // On a machine with a driver, it is that driver's GPU.
+    if !output.starts_with("NVIDIA ") {
+        assert_snapshot!(output, @"there is no NVIDIA driver here (libcuda.so.1: cannot open shared object file: No such file or directory)");
     }
 }
 
@@ -117,9 +117,9 @@ fn the_machines_driver_needs_no_name() {
 }
 
 #[test]
-fn an_old_driver_is_told_what_is_needed() {
+fn an_old_driver_is_reported_what_is_needed() {
     let scenario = Scenario { driver_version: 12_020, ..Scenario::default() };
-    let child = Child::on("drivers::an_old_driver_is_told_what_is_needed", &scenario);
+    let child = Child::on("drivers::an_old_driver_is_reported_what_is_needed", &scenario);
     assert_snapshot!(opened(&child), @"the NVIDIA driver here is for CUDA 12.2; the kernels need one for CUDA 12.4 or newer, which is driver 550 or newer");
 }
 
@@ -128,28 +128,28 @@ fn the_oldest_driver_that_is_taken_loads_the_kernels() {
     let scenario = Scenario { driver_version: 12_040, ..Scenario::default() };
     let said = Child::on("drivers::the_oldest_driver_that_is_taken_loads_the_kernels", &scenario).run(|tell| {
         let version = Driver::get().expect("it is new enough").version();
-        let device = Device::open(0).expect("a card");
+        let device = Device::open(0).expect("a GPU");
         tell(format!("CUDA {version}: the norm of 3 and 4 is {}", crate::faults::norm(&device).expect("it runs")));
     });
-    assert_snapshot!(said.told, @"CUDA 12.4: the norm of 3 and 4 is 5");
+    assert_snapshot!(said.output, @"CUDA 12.4: the norm of 3 and 4 is 5");
 }
 
 #[test]
-fn a_driver_that_does_not_match_the_kernel_module_says_so() {
+fn driver_mismatching_kernel_module_is_reported() {
     let scenario = Scenario { init: 803, ..Scenario::default() };
-    let child = Child::on("drivers::a_driver_that_does_not_match_the_kernel_module_says_so", &scenario);
+    let child = Child::on("drivers::driver_mismatching_kernel_module_is_reported", &scenario);
     assert_snapshot!(opened(&child), @"cuInit at kernels/src/cuda/driver.rs:LINE: system has unsupported display driver / cuda driver combination (CUDA_ERROR_SYSTEM_DRIVER_MISMATCH, 803)");
 }
 
 #[test]
-fn without_cards_the_driver_is_told_from_none() {
-    let scenario = Scenario { cards: vec![], ..Scenario::default() };
-    let said = Child::on("drivers::without_cards_the_driver_is_told_from_none", &scenario).run(|tell| {
-        tell(Device::open(0).expect_err("no card").to_string());
-        tell(cards().expect_err("no card").to_string());
+fn without_gpus_the_driver_is_distinguished_from_none() {
+    let scenario = Scenario { gpus: vec![], ..Scenario::default() };
+    let said = Child::on("drivers::without_gpus_the_driver_is_distinguished_from_none", &scenario).run(|tell| {
+        tell(Device::open(0).expect_err("no GPU").to_string());
+        tell(gpus().expect_err("no GPU").to_string());
     });
-    assert_snapshot!(said.told, @r#"
-    the NVIDIA driver finds no card; CUDA_VISIBLE_DEVICES, where it is set, has to name one
-    the NVIDIA driver finds no card; CUDA_VISIBLE_DEVICES, where it is set, has to name one
+    assert_snapshot!(said.output, @r#"
+    the NVIDIA driver finds no GPU; CUDA_VISIBLE_DEVICES, where it is set, has to name one
+    the NVIDIA driver finds no GPU; CUDA_VISIBLE_DEVICES, where it is set, has to name one
     "#);
 }

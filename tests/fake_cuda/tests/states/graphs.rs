@@ -1,4 +1,4 @@
-//! The library of graphs itself: that it computes what a graph says, and what it refuses. Our host is not in it.
+//! Tests of the emulated cuDNN itself, without the host: it computes what a graph describes, and rejects invalid calls.
 
 mod attention;
 mod library;
@@ -8,7 +8,7 @@ use insta::assert_snapshot;
 
 use crate::child::Child;
 use attention::{Case, OF_BACKWARD, OF_FORWARD, Results, backward, forward, uid};
-use library::{BFLOAT16, FLOAT, Loaded, Place, Raw, of};
+use library::{BFLOAT16, FLOAT, LoadedLibraries, RawHandle, TensorLocation, of};
 
 fn on(test: &'static str, cudnn: Cudnn) -> Child {
     Child::on(test, &Scenario { cudnn, ..Scenario::default() })
@@ -22,18 +22,18 @@ fn by(engines: Vec<Engine>) -> Cudnn {
     Cudnn { engines, ..Cudnn::default() }
 }
 
-/// Executes operations by the first engine.
-fn run(library: &Loaded, operations: &[Raw], tensors: &[(i64, u64)]) -> u32 {
+/// Executes operations with the first engine.
+fn run(library: &LoadedLibraries, operations: &[RawHandle], tensors: &[(i64, u64)]) -> u32 {
     let configs = library.proposals(library.graph(operations)).expect("proposals");
     let (plan, bytes) = library.plan(configs[0]).expect("a plan");
     library.execute(plan, library.pack(tensors, library.upload(&vec![0_u8; bytes.max(1)])))
 }
 
-/// The largest difference.
+/// Returns the largest difference.
 fn off(values: &[f64], expected: &[f64]) -> f64 {
     assert_eq!(values.len(), expected.len());
     values.iter().zip(expected).map(|(value, expected)| (value - expected).abs()).fold(0.0, |most, difference| {
-        // What is no number is not lost.
+        // Keeps a NaN.
         if most >= difference { most } else { difference }
     })
 }
@@ -41,13 +41,13 @@ fn off(values: &[f64], expected: &[f64]) -> f64 {
 #[test]
 fn graphs_of_attention_compute_attention() {
     on("graphs::graphs_of_attention_compute_attention", Cudnn::default()).run(|_: &mut dyn FnMut(String)| {
-        let library = Loaded::open().expect("it begins");
+        let library = LoadedLibraries::open().expect("it begins");
         let case = Case::new(&library);
         assert_eq!(run(&library, &forward(&library), &case.tensors(OF_FORWARD)), 0);
         assert_eq!(run(&library, &backward(&library), &case.tensors(OF_BACKWARD)), 0);
         let (Results { out, lse, dqkv }, expected) = (case.results(&library), case.expected());
         let off = [off(&out, &expected.out), off(&lse, &expected.lse), off(&dqkv, &expected.dqkv)];
-        // Weights, results and gradients are of 8 bits.
+        // Weights, results and gradients have 8 bits.
         assert!(off[0] < 0.01 && off[1] < 1e-5 && off[2] < 0.02, "{off:?}");
     });
 }
@@ -56,11 +56,12 @@ fn graphs_of_attention_compute_attention() {
 fn an_engine_that_is_wrong_leaves_the_mask_out() {
     let cudnn = by(vec![engine(0, Determinism::Repeats, true)]);
     on("graphs::an_engine_that_is_wrong_leaves_the_mask_out", cudnn).run(|_: &mut dyn FnMut(String)| {
-        let library = Loaded::open().expect("it begins");
+        let library = LoadedLibraries::open().expect("it begins");
         let case = Case::new(&library);
         assert_eq!(run(&library, &forward(&library), &case.tensors(OF_FORWARD)), 0);
         let (out, expected) = (case.out(&library), case.expected().out);
-        // The first sequence's first token may see itself alone, the last one's last token all of it.
+        // Without a mask the first sequence's first token is wrong; the last sequence's last token attends to all
+        // tokens anyway.
         let last = expected.len() - 16;
         assert!(off(&out[..16], &expected[..16]) > 0.1 && off(&out[last..], &expected[last..]) < 0.01, "{out:?}");
     });
@@ -73,7 +74,7 @@ fn an_engine_that_does_not_repeat_ends_elsewhere_every_second_time() {
         .map(|determinism| engine(0, determinism, false))
         .into());
     let said = on(test, cudnn).run(|tell| {
-        let library = Loaded::open().expect("it begins");
+        let library = LoadedLibraries::open().expect("it begins");
         let case = Case::new(&library);
         let configs = library.proposals(library.graph(&forward(&library))).expect("proposals");
         for config in configs {
@@ -90,7 +91,7 @@ fn an_engine_that_does_not_repeat_ends_elsewhere_every_second_time() {
             tell(format!("notes {:?}: {} and {} elsewhere", &notes[..n], differs(&outs[1]), differs(&outs[2])));
         }
     });
-    assert_snapshot!(said.told, @r"
+    assert_snapshot!(said.output, @r"
     notes [0]: 0 and 0 elsewhere
     notes [0, 4]: 1 and 0 elsewhere
     notes [0]: 1 and 0 elsewhere
@@ -101,7 +102,7 @@ fn an_engine_that_does_not_repeat_ends_elsewhere_every_second_time() {
 fn the_room_that_an_engine_needs_is_overwritten() {
     let cudnn = by(vec![engine(512, Determinism::Repeats, false)]);
     on("graphs::the_room_that_an_engine_needs_is_overwritten", cudnn).run(|_: &mut dyn FnMut(String)| {
-        let library = Loaded::open().expect("it begins");
+        let library = LoadedLibraries::open().expect("it begins");
         let case = Case::new(&library);
         let configs = library.proposals(library.graph(&forward(&library))).expect("proposals");
         let (plan, bytes) = library.plan(configs[0]).expect("a plan");
@@ -117,33 +118,33 @@ fn the_room_that_an_engine_needs_is_overwritten() {
 fn an_execution_takes_the_time_that_the_engine_says() {
     let cudnn = by(vec![Engine { millis: 60_000, ..engine(0, Determinism::Repeats, false) }]);
     on("graphs::an_execution_takes_the_time_that_the_engine_says", cudnn).run(|_: &mut dyn FnMut(String)| {
-        let library = Loaded::open().expect("it begins");
+        let library = LoadedLibraries::open().expect("it begins");
         let case = Case::new(&library);
         let event = || {
-            let mut event: Raw = std::ptr::null_mut();
-            let create: unsafe extern "C" fn(*mut Raw, u32) -> u32 = library.symbol("cuEventCreate");
-            let record: unsafe extern "C" fn(Raw, Raw) -> u32 = library.symbol("cuEventRecord");
-            // SAFETY: as of every call in `library.rs`.
+            let mut event: RawHandle = std::ptr::null_mut();
+            let create: unsafe extern "C" fn(*mut RawHandle, u32) -> u32 = library.symbol("cuEventCreate");
+            let record: unsafe extern "C" fn(RawHandle, RawHandle) -> u32 = library.symbol("cuEventRecord");
+            // SAFETY: as for every call in `library.rs`.
             assert_eq!(unsafe { [create(&raw mut event, 0), record(event, std::ptr::null_mut())] }, [0; 2]);
             event
         };
         let start = event();
         assert_eq!(run(&library, &forward(&library), &case.tensors(OF_FORWARD)), 0);
         let (end, mut millis) = (event(), 0.0_f32);
-        let elapsed: unsafe extern "C" fn(*mut f32, Raw, Raw) -> u32 = library.symbol("cuEventElapsedTime");
-        // SAFETY: as of every call in `library.rs`.
+        let elapsed: unsafe extern "C" fn(*mut f32, RawHandle, RawHandle) -> u32 = library.symbol("cuEventElapsedTime");
+        // SAFETY: as for every call in `library.rs`.
         assert_eq!(unsafe { elapsed(&raw mut millis, start, end) }, 0);
         assert!(millis >= 60_000.0, "{millis}");
     });
 }
 
 #[test]
-fn what_the_scenario_refuses_is_refused() {
+fn scenario_refusal_is_returned() {
     let failing = |plan| Engine { plan, ..engine(0, Determinism::Repeats, false) };
     let cudnn = Cudnn { refused: Some(FaultAt { launch: 2, code: 4000 }), ..by(vec![failing(3000), failing(0)]) };
-    let test = "graphs::what_the_scenario_refuses_is_refused";
+    let test = "graphs::scenario_refusal_is_returned";
     on(test, cudnn).run(|_: &mut dyn FnMut(String)| {
-        let library = Loaded::open().expect("it begins");
+        let library = LoadedLibraries::open().expect("it begins");
         let case = Case::new(&library);
         let configs = library.proposals(library.graph(&forward(&library))).expect("proposals");
         assert_eq!(configs.len(), 2);
@@ -158,7 +159,7 @@ fn what_the_scenario_refuses_is_refused() {
 fn heuristics_may_know_no_engine() {
     let cudnn = Cudnn { heuristics: 3000, ..Cudnn::default() };
     on("graphs::heuristics_may_know_no_engine", cudnn).run(|_: &mut dyn FnMut(String)| {
-        let library = Loaded::open().expect("it begins");
+        let library = LoadedLibraries::open().expect("it begins");
         let graph = library.graph(&forward(&library));
         assert_eq!(library.proposals(graph).expect_err("no proposals"), 3000);
         assert_eq!(library.name(3000), "CUDNN_STATUS_NOT_SUPPORTED");
@@ -169,9 +170,9 @@ fn heuristics_may_know_no_engine() {
 fn heuristics_count_more_than_they_propose() {
     let test = "graphs::heuristics_count_more_than_they_propose";
     on(test, Cudnn::default()).run(|_: &mut dyn FnMut(String)| {
-        let library = Loaded::open().expect("it begins");
+        let library = LoadedLibraries::open().expect("it begins");
         let heuristics = library.heuristics(library.graph(&forward(&library))).expect("heuristics");
-        let read = |mut configs: Vec<Raw>| library.get(heuristics, 202, of::DESCRIPTOR, &mut configs);
+        let read = |mut configs: Vec<RawHandle>| library.get(heuristics, 202, of::DESCRIPTOR, &mut configs);
         let configs = |n: u32| (0..n).map(|_| library.create(3)).collect();
         assert_eq!([read(vec![]), read(configs(4)), read(configs(1))], [Ok(4), Ok(3), Ok(1)]);
         assert_eq!(read(vec![library.create(2)]), Err(2000));
@@ -182,7 +183,7 @@ fn heuristics_count_more_than_they_propose() {
 fn a_library_may_not_begin() {
     let cudnn = Cudnn { create: 1001, ..Cudnn::default() };
     on("graphs::a_library_may_not_begin", cudnn).run(|_: &mut dyn FnMut(String)| {
-        assert_eq!(Loaded::open().err(), Some(1001));
+        assert_eq!(LoadedLibraries::open().err(), Some(1001));
     });
 }
 
@@ -191,7 +192,7 @@ fn an_engine_is_found_again_by_its_number_and_choice() {
     let test = "graphs::an_engine_is_found_again_by_its_number_and_choice";
     let cudnn = by([256, 512, 768].map(|bytes| engine(bytes, Determinism::Repeats, false)).into());
     let said = on(test, cudnn).run(|tell| {
-        let library = Loaded::open().expect("it begins");
+        let library = LoadedLibraries::open().expect("it begins");
         let graph = library.graph(&forward(&library));
         for config in library.proposals(graph).expect("proposals") {
             let (kept, knob) = (library.create(2), library.create(7));
@@ -199,7 +200,7 @@ fn an_engine_is_found_again_by_its_number_and_choice() {
             assert_eq!(library.get(config, 302, of::DESCRIPTOR, &mut [knob]), Ok(1));
             let mut number = [-1_i64];
             library.get(kept, 1301, of::INT64, &mut number).expect("its number");
-            let again = |knobs: &[Raw]| {
+            let again = |knobs: &[RawHandle]| {
                 let engine = library.create(2);
                 let set = [
                     library.set(engine, 1300, of::DESCRIPTOR, &[graph]),
@@ -217,7 +218,7 @@ fn an_engine_is_found_again_by_its_number_and_choice() {
             tell(format!("{}: {} bytes, without its choice {}", number[0], again(&[knob]), again(&[])));
         }
     });
-    assert_snapshot!(said.told, @r"
+    assert_snapshot!(said.output, @r"
     2: 256 bytes, without its choice 256
     1: 512 bytes, without its choice 512
     1: 768 bytes, without its choice 512
@@ -228,8 +229,8 @@ fn an_engine_is_found_again_by_its_number_and_choice() {
 fn an_attribute_is_what_it_was_when_it_was_set() {
     let test = "graphs::an_attribute_is_what_it_was_when_it_was_set";
     on(test, by(vec![engine(0, Determinism::Repeats, false)])).run(|_: &mut dyn FnMut(String)| {
-        let library = Loaded::open().expect("it begins");
-        let tensor = |uid| library.tensor(uid, [1, 1, 1, 2], [2, 2, 2, 1], FLOAT, Place::Memory);
+        let library = LoadedLibraries::open().expect("it begins");
+        let tensor = |uid| library.tensor(uid, [1, 1, 1, 2], [2, 2, 2, 1], FLOAT, TensorLocation::Memory);
         let (x, y) = (tensor(1), tensor(2));
         let operation = library.pointwise(21, None, &[x], y);
         assert_eq!([library.destroy(x), library.destroy(y), library.destroy(y)], [0, 0, 2000]);
@@ -244,32 +245,32 @@ fn an_attribute_is_what_it_was_when_it_was_set() {
 }
 
 #[test]
-fn misuse_of_descriptors_is_refused_and_told() {
-    let test = "graphs::misuse_of_descriptors_is_refused_and_told";
+fn misuse_of_descriptors_is_refused_and_reported() {
+    let test = "graphs::misuse_of_descriptors_is_refused_and_reported";
     let said = on(test, Cudnn::default()).run(|tell| {
-        let library = Loaded::open().expect("it begins");
+        let library = LoadedLibraries::open().expect("it begins");
         let tensor = |uid, place| library.tensor(uid, [2, 2, 4, 4], [32, 16, 4, 1], FLOAT, place);
-        let [x, y] = [1, 2].map(|uid| tensor(uid, Place::Memory));
-        let mut told = |status: u32| tell(format!("{}: {}", library.name(status), library.refused()));
-        told(library.set(x, 906, of::INT64, &[1_i64]));
-        told(library.finalize(x));
+        let [x, y] = [1, 2].map(|uid| tensor(uid, TensorLocation::Memory));
+        let mut report = |status: u32| tell(format!("{}: {}", library.name(status), library.refused()));
+        report(library.set(x, 906, of::INT64, &[1_i64]));
+        report(library.finalize(x));
         let raw = library.create(17);
-        told(library.set(raw, 0, of::MODE, &[1_i32]));
-        told(library.set(raw, 914, of::INT64, &[1_i64]));
-        told(library.set(raw, 906, of::DATA, &[1_i32]));
-        told(library.set(raw, 906, of::INT64, &[1_i64, 2]));
-        told(library.set::<i64>(raw, 902, of::INT64, &[]));
-        told(library.get(raw, 906, of::INT64, &mut [0_i64]).expect_err("not finalized"));
-        told(library.finalize(raw));
-        told(library.set(library.create(13), 751, of::DESCRIPTOR, &[raw]));
-        told(library.set(library.create(13), 751, of::DESCRIPTOR, &[1_usize]));
+        report(library.set(raw, 0, of::MODE, &[1_i32]));
+        report(library.set(raw, 914, of::INT64, &[1_i64]));
+        report(library.set(raw, 906, of::DATA, &[1_i32]));
+        report(library.set(raw, 906, of::INT64, &[1_i64, 2]));
+        report(library.set::<i64>(raw, 902, of::INT64, &[]));
+        report(library.get(raw, 906, of::INT64, &mut [0_i64]).expect_err("not finalized"));
+        report(library.finalize(raw));
+        report(library.set(library.create(13), 751, of::DESCRIPTOR, &[raw]));
+        report(library.set(library.create(13), 751, of::DESCRIPTOR, &[1_usize]));
         let unknown = library.create(0);
         assert_eq!([library.set(unknown, 0, of::MODE, &[17_i32]), library.set(unknown, 1, of::DATA, &[FLOAT])], [0; 2]);
-        told(library.finalize(unknown));
-        told(library.get(x, 907, of::DATA, &mut [0_i32]).expect_err("another type"));
-        told(library.get(x, 202, of::DESCRIPTOR, &mut [raw]).expect_err("another kind"));
+        report(library.finalize(unknown));
+        report(library.get(x, 907, of::DATA, &mut [0_i32]).expect_err("another type"));
+        report(library.get(x, 202, of::DESCRIPTOR, &mut [raw]).expect_err("another kind"));
         let copy = library.pointwise(21, None, &[x], y);
-        let graph = |operations: &[Raw], handle: Raw| {
+        let graph = |operations: &[RawHandle], handle: RawHandle| {
             let graph = library.create(15);
             assert_eq!(library.set(graph, 801, of::DESCRIPTOR, operations), 0);
             if !handle.is_null() {
@@ -277,17 +278,20 @@ fn misuse_of_descriptors_is_refused_and_told() {
             }
             library.finalize(graph)
         };
-        told(graph(&[copy], std::ptr::null_mut()));
-        told(graph(&[copy, copy], library.handle));
-        told(graph(&[x], library.handle));
+        report(graph(&[copy], std::ptr::null_mut()));
+        report(graph(&[copy, copy], library.handle));
+        report(graph(&[x], library.handle));
         let back = library.pointwise(21, None, &[y], x);
-        told(graph(&[copy, back], library.handle));
-        let nowhere = library.pointwise(21, None, &[tensor(3, Place::Nowhere)], y);
-        told(graph(&[nowhere], library.handle));
-        let other = library.tensor(2, [2, 2, 4, 4], [32, 16, 4, 1], BFLOAT16, Place::Memory);
-        told(graph(&[copy, library.pointwise(21, None, &[other], tensor(4, Place::Memory))], library.handle));
+        report(graph(&[copy, back], library.handle));
+        let nowhere = library.pointwise(21, None, &[tensor(3, TensorLocation::Nowhere)], y);
+        report(graph(&[nowhere], library.handle));
+        let other = library.tensor(2, [2, 2, 4, 4], [32, 16, 4, 1], BFLOAT16, TensorLocation::Memory);
+        report(graph(
+            &[copy, library.pointwise(21, None, &[other], tensor(4, TensorLocation::Memory))],
+            library.handle,
+        ));
     });
-    assert_snapshot!(said.told, @r"
+    assert_snapshot!(said.output, @r"
     CUDNN_STATUS_BAD_PARAM: TENSOR_UNIQUE_ID is set of a Tensor that is finalized
     CUDNN_STATUS_BAD_PARAM: a Tensor is finalized twice
     CUDNN_STATUS_BAD_PARAM: POINTWISE_MODE is set of a Tensor
@@ -313,40 +317,40 @@ fn misuse_of_descriptors_is_refused_and_told() {
 }
 
 #[test]
-fn misuse_of_an_execution_is_refused_and_told() {
-    let test = "graphs::misuse_of_an_execution_is_refused_and_told";
+fn misuse_of_an_execution_is_refused_and_reported() {
+    let test = "graphs::misuse_of_an_execution_is_refused_and_reported";
     let said = on(test, by(vec![engine(256, Determinism::Repeats, false)])).run(|tell| {
-        let library = Loaded::open().expect("it begins");
+        let library = LoadedLibraries::open().expect("it begins");
         let case = Case::new(&library);
         let config = library.proposals(library.graph(&forward(&library))).expect("proposals")[0];
         let (plan, bytes) = library.plan(config).expect("a plan");
         let (room, tensors) = (library.upload(&[0_u8; 512]), case.tensors(OF_FORWARD));
         assert_eq!(bytes, 256);
         let place = |uid: i64| tensors.iter().find(|(other, _)| *other == uid).expect("it is there").1;
-        let mut told = |tensors: &[(i64, u64)], workspace: u64| {
+        let mut report = |tensors: &[(i64, u64)], workspace: u64| {
             let status = library.execute(plan, library.pack(tensors, workspace));
             let refused = library.refused();
-            // Addresses are others each time.
+            // Addresses differ each time.
             let words = refused.split(' ').map(|word| if word.starts_with("0x") { "ADDRESS" } else { word });
             tell(format!("{}: {}", library.name(status), words.collect::<Vec<_>>().join(" ")));
         };
         let but = |uid: i64, address: u64| -> Vec<(i64, u64)> {
             tensors.iter().map(|&(other, at)| (other, if other == uid { address } else { at })).collect()
         };
-        told(&tensors, 0);
-        told(&tensors, room + 128);
-        told(&tensors, room + 512);
-        told(&tensors, place(uid::Q));
-        told(&tensors[1..], room);
-        told(&[&tensors[..], &[(99, room)]].concat(), room);
-        told(&but(uid::Q, place(uid::Q) + 2), room);
-        told(&but(uid::OUT, place(uid::V)), room);
-        told(&but(uid::LSE, place(uid::OUT)), room);
-        told(&but(uid::SCALE, place(uid::LSE)), room);
-        told(&but(uid::OUT, library.upload(&[0_u8; 256])), room);
+        report(&tensors, 0);
+        report(&tensors, room + 128);
+        report(&tensors, room + 512);
+        report(&tensors, place(uid::Q));
+        report(&tensors[1..], room);
+        report(&[&tensors[..], &[(99, room)]].concat(), room);
+        report(&but(uid::Q, place(uid::Q) + 2), room);
+        report(&but(uid::OUT, place(uid::V)), room);
+        report(&but(uid::LSE, place(uid::OUT)), room);
+        report(&but(uid::SCALE, place(uid::LSE)), room);
+        report(&but(uid::OUT, library.upload(&[0_u8; 256])), room);
         assert_eq!(library.execute(plan, library.pack(&tensors, room)), 0);
     });
-    assert_snapshot!(said.told, @r"
+    assert_snapshot!(said.output, @r"
     CUDNN_STATUS_BAD_PARAM: 256 bytes of workspace are needed, and there is one at ADDRESS
     CUDNN_STATUS_BAD_PARAM: 256 bytes of workspace are needed, and there is one at ADDRESS
     CUDNN_STATUS_BAD_PARAM: the workspace: an access of 256 bytes at byte 512 of an allocation of 512
@@ -356,7 +360,7 @@ fn misuse_of_an_execution_is_refused_and_told() {
     CUDNN_STATUS_BAD_PARAM: tensor 1 begins at ADDRESS
     CUDNN_STATUS_BAD_PARAM: tensor 1 lies under a result
     CUDNN_STATUS_BAD_PARAM: tensor 5 lies over another result, or over itself
-    CUDNN_STATUS_BAD_PARAM: tensor 11: it is by value, and lies in the card's memory
+    CUDNN_STATUS_BAD_PARAM: tensor 11: it is by value, and lies in the GPU's memory
     CUDNN_STATUS_BAD_PARAM: tensor 4: an access of 2 bytes at byte 256 of an allocation of 256
     ");
 }

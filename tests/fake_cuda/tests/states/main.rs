@@ -1,12 +1,15 @@
-//! What the host says of every state that a driver, a card or a kernel can be in. A process has one driver and, after a
-//! fault, no card any longer: each test plays its scenario in a process of its own.
+//! The host's messages for every state of a driver, a GPU or a kernel. A process has one driver, and no usable GPU
+//! after a fault, so each test runs its scenario in a process of its own.
 
-mod cards;
 mod child;
 mod cublaslt;
 mod cudnn;
 mod drivers;
 mod faults;
+mod gpus;
 mod graphs;
 mod kept;
 mod memory;
+
+// Errors are compared in English.
+use headroom_languages as _;

@@ -1,14 +1,14 @@
-//! Memory: how much there is, and what happens where it is too little.
+//! Memory: its size, and the errors when it is too small.
 
 use std::{env, path::PathBuf};
 
-use headroom_fake_cuda::{Card, Scenario};
+use headroom_fake_cuda::{FakeGpu, Scenario};
 use headroom_kernels::cuda::{Arena, Bf16, Device, Slice};
-use headroom_shared::gpt::{
+use headroom_planner::gpt::{
     GptConfig, GptShape,
     buffers::{Buffers, cpu_training, cuda::plan},
     presets::Preset,
-    tensors::{Role, Stored, Tensor},
+    tensors::{Role, Tensor, TensorId},
 };
 use insta::assert_snapshot;
 
@@ -17,14 +17,14 @@ use crate::child::Child;
 const GIB: u64 = 1 << 30;
 
 fn scenario() -> Scenario {
-    let card = Card { total_bytes: 12 << 30, context_bytes: 300 << 20, others_bytes: 2 << 30, ..Card::default() };
-    Scenario { cards: vec![card], ..Scenario::default() }
+    let gpu = FakeGpu { total_bytes: 12 << 30, context_bytes: 300 << 20, others_bytes: 2 << 30, ..FakeGpu::default() };
+    Scenario { gpus: vec![gpu], ..Scenario::default() }
 }
 
 #[test]
-fn what_is_free_counts_the_context_others_and_ourselves() {
-    let said = Child::on("memory::what_is_free_counts_the_context_others_and_ourselves", &scenario()).run(|tell| {
-        let device = Device::open(0).expect("a card");
+fn free_memory_excludes_context_others_and_own_allocations() {
+    let said = Child::on("memory::free_memory_excludes_context_others_and_own_allocations", &scenario()).run(|tell| {
+        let device = Device::open(0).expect("a GPU");
         let free = || device.memory().expect("it says").free_bytes;
         let before = free();
         tell(format!("{} MiB", before >> 20));
@@ -33,7 +33,7 @@ fn what_is_free_counts_the_context_others_and_ourselves() {
         drop(taken);
         tell(format!("{} bytes less", before - free()));
     });
-    assert_snapshot!(said.told, @r#"
+    assert_snapshot!(said.output, @r#"
     9940 MiB
     1073741824 bytes less
     0 bytes less
@@ -43,14 +43,14 @@ fn what_is_free_counts_the_context_others_and_ourselves() {
 #[test]
 fn too_much_is_refused_with_what_is_free() {
     let said = Child::on("memory::too_much_is_refused_with_what_is_free", &scenario()).run(|tell| {
-        let device = Device::open(0).expect("a card");
+        let device = Device::open(0).expect("a GPU");
         tell(device.allocate::<u64>(5 << 28).expect_err("10 GiB of 9.7").to_string());
         tell(device.allocate::<u64>(1 << 62).expect_err("beyond u64").to_string());
         tell(format!("{} MiB are free still", device.memory().expect("it says").free_bytes >> 20));
     });
-    assert_snapshot!(said.told, @r#"
-    10.00 GiB are needed on the card and 9.71 GiB are free
-    an allocation's number of elements is 4611686018427387904, which is beyond what a card can count
+    assert_snapshot!(said.output, @r#"
+    10.00 GiB are needed on the GPU and 9.71 GiB are free
+    an allocation's number of elements is 4611686018427387904, which is beyond what a GPU can count
     9940 MiB are free still
     "#);
 }
@@ -59,53 +59,53 @@ fn too_much_is_refused_with_what_is_free() {
 fn memory_that_another_process_took_meanwhile_is_the_same_error() {
     let test = "memory::memory_that_another_process_took_meanwhile_is_the_same_error";
     let said = Child::on(test, &Scenario { no_memory_at: Some(2), ..scenario() }).run(|tell| {
-        let device = Device::open(0).expect("a card");
+        let device = Device::open(0).expect("a GPU");
         let first = device.allocate::<u8>(1 << 20).expect("the first");
         tell(device.allocate::<u8>(1 << 30).expect_err("the second").to_string());
         tell(format!("{:?}", device.allocate::<u8>(1 << 30).map(|third| third.slice().bytes())));
         drop(first);
     });
-    assert_snapshot!(said.told, @r#"
-    1.00 GiB are needed on the card and 9.71 GiB are free
+    assert_snapshot!(said.output, @r#"
+    1.00 GiB are needed on the GPU and 9.71 GiB are free
     Ok(1073741824)
     "#);
 }
 
 #[test]
-fn what_others_take_between_plan_and_allocation_is_told() {
-    let test = "memory::what_others_take_between_plan_and_allocation_is_told";
+fn memory_taken_between_plan_and_allocation_is_reported() {
+    let test = "memory::memory_taken_between_plan_and_allocation_is_reported";
     let said = Child::on(test, &scenario()).run(|tell| {
-        let device = Device::open(0).expect("a card");
+        let device = Device::open(0).expect("a GPU");
         let planned = device.memory().expect("it says").free_bytes;
         let file = PathBuf::from(env::var_os(headroom_fake_cuda::VARIABLE).expect("it is set"));
         let mut later = scenario();
-        later.cards[0].others_bytes = 11 * GIB;
+        later.gpus[0].others_bytes = 11 * GIB;
         later.play(file.parent().expect("a folder")).expect("it is written");
-        tell(device.allocate::<u8>(planned).expect_err("others were faster").to_string());
-        later.cards[0].others_bytes = 2 * GIB;
+        tell(device.allocate::<u8>(planned).expect_err("another process allocated first").to_string());
+        later.gpus[0].others_bytes = 2 * GIB;
         later.play(file.parent().expect("a folder")).expect("it is written");
         tell(format!("{:?}", device.allocate::<u8>(planned).map(|all| all.slice().bytes() == planned)));
     });
-    assert_snapshot!(said.told, @r#"
-    9.71 GiB are needed on the card and 724 MiB are free
+    assert_snapshot!(said.output, @r#"
+    9.71 GiB are needed on the GPU and 724 MiB are free
     Ok(true)
     "#);
 }
 
 #[test]
-fn a_card_that_others_fill_has_no_room_for_a_context() {
+fn a_gpu_that_others_fill_has_no_room_for_a_context() {
     let mut scenario = scenario();
-    scenario.cards[0].others_bytes = 12 * GIB - (100 << 20);
-    let said = Child::on("memory::a_card_that_others_fill_has_no_room_for_a_context", &scenario).run(|tell| {
+    scenario.gpus[0].others_bytes = 12 * GIB - (100 << 20);
+    let said = Child::on("memory::a_gpu_that_others_fill_has_no_room_for_a_context", &scenario).run(|tell| {
         tell(Device::open(0).expect_err("no room").to_string());
     });
-    assert_snapshot!(said.told, @"NVIDIA GeForce RTX 4070 has no room for another process: others hold nearly all of its 12.00 GiB (nvidia-smi lists them)");
+    assert_snapshot!(said.output, @"NVIDIA GeForce RTX 4070 has no room for another process: others hold nearly all of its 12.00 GiB (nvidia-smi lists them)");
 }
 
 #[test]
 fn lengths_are_compared_before_anything_is_copied() {
     let said = Child::on("memory::lengths_are_compared_before_anything_is_copied", &scenario()).run(|tell| {
-        let device = Device::open(0).expect("a card");
+        let device = Device::open(0).expect("a GPU");
         let four = device.upload(&[1_u32, 2, 3, 4]).expect("it is free");
         let two = four.slice().part(1, 2).expect("they are there");
         tell(format!("{:?}", device.download(two)));
@@ -115,7 +115,7 @@ fn lengths_are_compared_before_anything_is_copied() {
         tell(format!("{:?}", device.download(four.slice())));
         tell(format!("{:?}", device.download(four.slice().part(4, 0).expect("nothing"))));
     });
-    assert_snapshot!(said.told, @r#"
+    assert_snapshot!(said.output, @r#"
     Ok([2, 3])
     write: u32 has 2 elements instead of 3
     copy: u32 has 4 elements instead of 2
@@ -124,7 +124,7 @@ fn lengths_are_compared_before_anything_is_copied() {
     "#);
 }
 
-/// What training a small model on the CPU takes, as a list of many buffers.
+/// Returns the buffers for training a small model on the CPU, a list with many entries.
 fn list() -> Buffers {
     let shape = GptShape { n_layer: 2, n_head: 2, n_embd: 34, block_size: 7, vocab_size: 65, dropout: 0.0, bias: true };
     cpu_training(&GptConfig::new(shape).expect("valid"), 3, 1).expect("small")
@@ -133,7 +133,7 @@ fn list() -> Buffers {
 #[test]
 fn an_arena_takes_what_its_list_says_to_the_byte() {
     let said = Child::on("memory::an_arena_takes_what_its_list_says_to_the_byte", &scenario()).run(|tell| {
-        let device = Device::open(0).expect("a card");
+        let device = Device::open(0).expect("a GPU");
         let (list, free_before) = (list(), device.memory().expect("it says").free_bytes);
         let planned: u64 = list.all().iter().map(|buffer| buffer.bytes.next_multiple_of(512)).sum();
         let mut arena = Arena::in_a_row(&device, &list).expect("it is free");
@@ -150,7 +150,7 @@ fn an_arena_takes_what_its_list_says_to_the_byte() {
             slices.push((i as f32, slice));
         }
         assert!(arena.is_all_taken());
-        // Nobody wrote over another's.
+        // No buffer overlaps another.
         for (value, slice) in slices {
             assert!(device.download(slice).expect("its place").iter().all(|&found| found == value));
         }
@@ -158,20 +158,20 @@ fn an_arena_takes_what_its_list_says_to_the_byte() {
         assert_eq!(device.memory().expect("it says").free_bytes, free_before);
         tell("so it is");
     });
-    assert_snapshot!(said.told, @"so it is");
+    assert_snapshot!(said.output, @"so it is");
 }
 
 #[test]
 fn an_arena_that_does_not_fit_leaves_nothing_behind() {
     let test = "memory::an_arena_that_does_not_fit_leaves_nothing_behind";
-    let card = Card { total_bytes: 1 << 19, context_bytes: 0, ..Card::default() };
-    let said = Child::on(test, &Scenario { cards: vec![card], ..Scenario::default() }).run(|tell| {
-        let device = Device::open(0).expect("a card");
+    let gpu = FakeGpu { total_bytes: 1 << 19, context_bytes: 0, ..FakeGpu::default() };
+    let said = Child::on(test, &Scenario { gpus: vec![gpu], ..Scenario::default() }).run(|tell| {
+        let device = Device::open(0).expect("a GPU");
         tell(Arena::in_a_row(&device, &list()).expect_err("it is larger").to_string());
         tell(format!("{} bytes are free", device.memory().expect("it says").free_bytes));
     });
-    assert_snapshot!(said.told, @r#"
-    660 KiB are needed on the card and 512 KiB are free
+    assert_snapshot!(said.output, @r#"
+    660 KiB are needed on the GPU and 512 KiB are free
     524288 bytes are free
     "#);
 }
@@ -179,11 +179,11 @@ fn an_arena_that_does_not_fit_leaves_nothing_behind() {
 #[test]
 fn an_arena_gives_what_was_planned_and_nothing_else() {
     let said = Child::on("memory::an_arena_gives_what_was_planned_and_nothing_else", &scenario()).run(|tell| {
-        let device = Device::open(0).expect("a card");
+        let device = Device::open(0).expect("a GPU");
         let list = list();
         let mut arena = Arena::in_a_row(&device, &list).expect("it is free");
         tell(arena.take::<f32>(Tensor::Wpe, None).expect_err("it is the second").to_string());
-        tell(arena.take::<Bf16>(Tensor::Wte, None).expect_err("it is of f32").to_string());
+        tell(arena.take::<Bf16>(Tensor::Wte, None).expect_err("its type is f32").to_string());
         tell(arena.take_span::<f32>(1000).expect_err("there are fewer").to_string());
         let [wte, wpe] = [0, 1].map(|i| arena.places()[i].buffer.elements);
         let both = arena.take_span::<f32>(2).expect("the first two");
@@ -191,10 +191,10 @@ fn an_arena_gives_what_was_planned_and_nothing_else() {
         let mut arena = Arena::in_a_row(&device, &list).expect("it is free");
         let wte = arena.take::<f32>(Tensor::Wte, None).expect("the first");
         assert_eq!(arena.find::<f32>(Tensor::Wte, None), Ok(wte));
-        let half = Stored { tensor: Tensor::Wte, role: Role::Half };
+        let half = TensorId { tensor: Tensor::Wte, role: Role::Half };
         tell(arena.find::<Bf16>(half, None).expect_err("it is not there").to_string());
     });
-    assert_snapshot!(said.told, @r#"
+    assert_snapshot!(said.output, @r#"
     the arena is asked for transformer.wpe.weight of float, where its list has transformer.wte.weight of 2210 elements in 8840 bytes
     the arena is asked for transformer.wte.weight of bf16, where its list has transformer.wte.weight of 2210 elements in 8840 bytes
     the arena is asked for 1000 buffers in a row, where its list has 145 left, from transformer.wte.weight of 2210 elements in 8840 bytes on
@@ -202,13 +202,13 @@ fn an_arena_gives_what_was_planned_and_nothing_else() {
     "#);
 }
 
-/// PyTorch needs 40.7 GiB for it.
+/// PyTorch needs 40.7 GiB for this run.
 #[test]
-fn gpt2_with_64_sequences_is_allocated_on_a_card_of_12_gb_as_planned() {
-    let card = Card { total_bytes: 11 * GIB + 69 * GIB / 100, context_bytes: 300 << 20, ..Card::default() };
-    let test = "memory::gpt2_with_64_sequences_is_allocated_on_a_card_of_12_gb_as_planned";
-    let said = Child::on(test, &Scenario { cards: vec![card], ..Scenario::default() }).run(|tell| {
-        let device = Device::open(0).expect("a card");
+fn gpt2_with_64_sequences_is_allocated_on_a_gpu_of_12_gb_as_planned() {
+    let gpu = FakeGpu { total_bytes: 11 * GIB + 69 * GIB / 100, context_bytes: 300 << 20, ..FakeGpu::default() };
+    let test = "memory::gpt2_with_64_sequences_is_allocated_on_a_gpu_of_12_gb_as_planned";
+    let said = Child::on(test, &Scenario { gpus: vec![gpu], ..Scenario::default() }).run(|tell| {
+        let device = Device::open(0).expect("a GPU");
         let free_bytes = device.memory().expect("it says").free_bytes;
         let shape = Preset::named("gpt2").expect("a preset").shape(1024, 0.0);
         let config = GptConfig::new(GptShape { bias: false, ..shape }).expect("valid");
@@ -227,5 +227,5 @@ fn gpt2_with_64_sequences_is_allocated_on_a_card_of_12_gb_as_planned() {
         assert!(arena.is_all_taken());
         tell("as planned");
     });
-    assert_snapshot!(said.told, @"as planned");
+    assert_snapshot!(said.output, @"as planned");
 }

@@ -1,4 +1,4 @@
-//! Table of the symbols that read a card.
+//! Table of the symbols that read a GPU.
 #![allow(non_snake_case, reason = "names of nvml.h")]
 
 use std::os::raw::{c_char, c_int, c_uint, c_ulonglong};
@@ -6,17 +6,17 @@ use std::os::raw::{c_char, c_int, c_uint, c_ulonglong};
 use super::{put, put_text, whole, whole_u64};
 use crate::{
     code,
-    state::{Handle, of_card},
+    state::{Handle, of_gpu},
 };
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetName(device: Handle, out: *mut c_char, length: c_uint) -> c_uint {
-    of_card("nvmlDeviceGetName", device, |card, _| unsafe { put_text(out, length, &card.name) })
+    of_gpu("nvmlDeviceGetName", device, |gpu, _| unsafe { put_text(out, length, &gpu.name) })
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetUUID(device: Handle, out: *mut c_char, length: c_uint) -> c_uint {
-    of_card("nvmlDeviceGetUUID", device, |card, _| unsafe { put_text(out, length, &card.uuid) })
+    of_gpu("nvmlDeviceGetUUID", device, |gpu, _| unsafe { put_text(out, length, &gpu.uuid) })
 }
 
 /// nvml.h's `nvmlPciInfo_t`.
@@ -33,7 +33,7 @@ struct Pci {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetPciInfo_v3(device: Handle, out: *mut Pci) -> c_uint {
-    of_card("nvmlDeviceGetPciInfo_v3", device, |card, _| {
+    of_gpu("nvmlDeviceGetPciInfo_v3", device, |gpu, _| {
         let mut pci = Pci {
             bus_id_legacy: [0; 16],
             domain: 0,
@@ -43,7 +43,7 @@ unsafe extern "C" fn nvmlDeviceGetPciInfo_v3(device: Handle, out: *mut Pci) -> c
             pci_sub_system_id: 0,
             bus_id: [0; 32],
         };
-        unsafe { put_text(pci.bus_id.as_mut_ptr(), 32, &card.pci_bus_id)? };
+        unsafe { put_text(pci.bus_id.as_mut_ptr(), 32, &gpu.pci_bus_id)? };
         unsafe { put(out, pci) }
     })
 }
@@ -54,7 +54,7 @@ unsafe extern "C" fn nvmlDeviceGetCudaComputeCapability(
     major: *mut c_int,
     minor: *mut c_int,
 ) -> c_uint {
-    of_card("nvmlDeviceGetCudaComputeCapability", device, |_, _| unsafe {
+    of_gpu("nvmlDeviceGetCudaComputeCapability", device, |_, _| unsafe {
         put(major, 8)?;
         put(minor, 9)
     })
@@ -70,10 +70,10 @@ struct Memory {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetMemoryInfo(device: Handle, out: *mut Memory) -> c_uint {
-    of_card("nvmlDeviceGetMemoryInfo", device, |card, time_s| {
-        // The older call counts what the driver keeps among what is used.
-        let total = card.memory_total_bytes;
-        let used = whole_u64(card.memory_used_bytes.at(time_s)).saturating_add(card.memory_reserved_bytes);
+    of_gpu("nvmlDeviceGetMemoryInfo", device, |gpu, time_s| {
+        // The older call counts the driver's reserved memory as used.
+        let total = gpu.memory_total_bytes;
+        let used = whole_u64(gpu.memory_used_bytes.at(time_s)).saturating_add(gpu.memory_reserved_bytes);
         unsafe { put(out, Memory { total, free: total.saturating_sub(used), used }) }
     })
 }
@@ -90,14 +90,14 @@ struct MemoryV2 {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetMemoryInfo_v2(device: Handle, out: *mut MemoryV2) -> c_uint {
-    of_card("nvmlDeviceGetMemoryInfo_v2", device, |card, time_s| {
+    of_gpu("nvmlDeviceGetMemoryInfo_v2", device, |gpu, time_s| {
         let version = u32::try_from(size_of::<MemoryV2>()).unwrap_or(0) | 2 << 24;
-        // SAFETY: the caller says in the struct which version of it this is.
+        // SAFETY: the caller states the struct's version in its first field.
         if out.is_null() || unsafe { (*out).version } != version {
             return Err(code::ARGUMENT_VERSION_MISMATCH);
         }
-        let (total, reserved) = (card.memory_total_bytes, card.memory_reserved_bytes);
-        let used = whole_u64(card.memory_used_bytes.at(time_s));
+        let (total, reserved) = (gpu.memory_total_bytes, gpu.memory_reserved_bytes);
+        let used = whole_u64(gpu.memory_used_bytes.at(time_s));
         let free = total.saturating_sub(used.saturating_add(reserved));
         unsafe { put(out, MemoryV2 { version, total, reserved, free, used }) }
     })
@@ -112,8 +112,8 @@ struct Utilization {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetUtilizationRates(device: Handle, out: *mut Utilization) -> c_uint {
-    of_card("nvmlDeviceGetUtilizationRates", device, |card, time_s| {
-        let [gpu, memory] = [&card.utilization_percent, &card.memory_utilization_percent];
+    of_gpu("nvmlDeviceGetUtilizationRates", device, |gpu, time_s| {
+        let [gpu, memory] = [&gpu.utilization_percent, &gpu.memory_utilization_percent];
         let rates = Utilization { gpu: whole(gpu.at(time_s)), memory: whole(memory.at(time_s)) };
         unsafe { put(out, rates) }
     })
@@ -121,28 +121,28 @@ unsafe extern "C" fn nvmlDeviceGetUtilizationRates(device: Handle, out: *mut Uti
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetPowerUsage(device: Handle, out: *mut c_uint) -> c_uint {
-    of_card("nvmlDeviceGetPowerUsage", device, |card, time_s| unsafe {
-        put(out, whole(1000.0 * card.power_watts.at(time_s)))
+    of_gpu("nvmlDeviceGetPowerUsage", device, |gpu, time_s| unsafe {
+        put(out, whole(1000.0 * gpu.power_watts.at(time_s)))
     })
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetTotalEnergyConsumption(device: Handle, out: *mut c_ulonglong) -> c_uint {
-    of_card("nvmlDeviceGetTotalEnergyConsumption", device, |card, time_s| unsafe {
-        put(out, whole_u64(1000.0 * card.energy_joules.at(time_s)))
+    of_gpu("nvmlDeviceGetTotalEnergyConsumption", device, |gpu, time_s| unsafe {
+        put(out, whole_u64(1000.0 * gpu.energy_joules.at(time_s)))
     })
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetTemperature(device: Handle, _sensor: c_uint, out: *mut c_uint) -> c_uint {
-    of_card("nvmlDeviceGetTemperature", device, |card, time_s| unsafe {
-        put(out, whole(card.temperature_celsius.at(time_s)))
+    of_gpu("nvmlDeviceGetTemperature", device, |gpu, time_s| unsafe {
+        put(out, whole(gpu.temperature_celsius.at(time_s)))
     })
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetTemperatureThreshold(device: Handle, kind: c_uint, out: *mut c_uint) -> c_uint {
-    of_card("nvmlDeviceGetTemperatureThreshold", device, |_, _| match kind {
+    of_gpu("nvmlDeviceGetTemperatureThreshold", device, |_, _| match kind {
         0 => unsafe { put(out, 98) },
         1 => unsafe { put(out, 95) },
         _ => Err(code::NOT_SUPPORTED),
@@ -154,42 +154,42 @@ const CLOCK_MEM: c_uint = 2;
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetClockInfo(device: Handle, kind: c_uint, out: *mut c_uint) -> c_uint {
-    of_card("nvmlDeviceGetClockInfo", device, |card, time_s| {
-        let clock = if kind == CLOCK_MEM { &card.clock_memory_mhz } else { &card.clock_sm_mhz };
+    of_gpu("nvmlDeviceGetClockInfo", device, |gpu, time_s| {
+        let clock = if kind == CLOCK_MEM { &gpu.clock_memory_mhz } else { &gpu.clock_sm_mhz };
         unsafe { put(out, whole(clock.at(time_s))) }
     })
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetMaxClockInfo(device: Handle, kind: c_uint, out: *mut c_uint) -> c_uint {
-    of_card("nvmlDeviceGetMaxClockInfo", device, |_, _| unsafe {
+    of_gpu("nvmlDeviceGetMaxClockInfo", device, |_, _| unsafe {
         put(out, if kind == CLOCK_MEM { 10_501 } else { 3105 })
     })
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetCurrentClocksThrottleReasons(device: Handle, out: *mut c_ulonglong) -> c_uint {
-    of_card("nvmlDeviceGetCurrentClocksThrottleReasons", device, |card, _| unsafe { put(out, card.throttle) })
+    of_gpu("nvmlDeviceGetCurrentClocksThrottleReasons", device, |gpu, _| unsafe { put(out, gpu.throttle) })
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetFanSpeed_v2(device: Handle, _fan: c_uint, out: *mut c_uint) -> c_uint {
-    of_card("nvmlDeviceGetFanSpeed_v2", device, |card, time_s| unsafe { put(out, whole(card.fan_percent.at(time_s))) })
+    of_gpu("nvmlDeviceGetFanSpeed_v2", device, |gpu, time_s| unsafe { put(out, whole(gpu.fan_percent.at(time_s))) })
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetPcieThroughput(device: Handle, counter: c_uint, out: *mut c_uint) -> c_uint {
-    of_card("nvmlDeviceGetPcieThroughput", device, |_, _| unsafe { put(out, if counter == 0 { 3000 } else { 12_000 }) })
+    of_gpu("nvmlDeviceGetPcieThroughput", device, |_, _| unsafe { put(out, if counter == 0 { 3000 } else { 12_000 }) })
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetCurrPcieLinkGeneration(device: Handle, out: *mut c_uint) -> c_uint {
-    of_card("nvmlDeviceGetCurrPcieLinkGeneration", device, |_, _| unsafe { put(out, 4) })
+    of_gpu("nvmlDeviceGetCurrPcieLinkGeneration", device, |_, _| unsafe { put(out, 4) })
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetCurrPcieLinkWidth(device: Handle, out: *mut c_uint) -> c_uint {
-    of_card("nvmlDeviceGetCurrPcieLinkWidth", device, |_, _| unsafe { put(out, 16) })
+    of_gpu("nvmlDeviceGetCurrPcieLinkWidth", device, |_, _| unsafe { put(out, 16) })
 }
 
 #[unsafe(no_mangle)]
@@ -199,14 +199,14 @@ unsafe extern "C" fn nvmlDeviceGetTotalEccErrors(
     _counter: c_uint,
     out: *mut c_ulonglong,
 ) -> c_uint {
-    of_card("nvmlDeviceGetTotalEccErrors", device, |card, _| unsafe {
-        put(out, if kind == 0 { card.ecc.0 } else { card.ecc.1 })
+    of_gpu("nvmlDeviceGetTotalEccErrors", device, |gpu, _| unsafe {
+        put(out, if kind == 0 { gpu.ecc.0 } else { gpu.ecc.1 })
     })
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetEnforcedPowerLimit(device: Handle, out: *mut c_uint) -> c_uint {
-    of_card("nvmlDeviceGetEnforcedPowerLimit", device, |_, _| unsafe { put(out, 200_000) })
+    of_gpu("nvmlDeviceGetEnforcedPowerLimit", device, |_, _| unsafe { put(out, 200_000) })
 }
 
 #[unsafe(no_mangle)]
@@ -215,7 +215,7 @@ unsafe extern "C" fn nvmlDeviceGetPowerManagementLimitConstraints(
     min: *mut c_uint,
     max: *mut c_uint,
 ) -> c_uint {
-    of_card("nvmlDeviceGetPowerManagementLimitConstraints", device, |_, _| unsafe {
+    of_gpu("nvmlDeviceGetPowerManagementLimitConstraints", device, |_, _| unsafe {
         put(min, 100_000)?;
         put(max, 215_000)
     })
@@ -223,8 +223,8 @@ unsafe extern "C" fn nvmlDeviceGetPowerManagementLimitConstraints(
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetMigMode(device: Handle, current: *mut c_uint, pending: *mut c_uint) -> c_uint {
-    of_card("nvmlDeviceGetMigMode", device, |card, _| unsafe {
-        let mode = u32::from(card.mig.is_some());
+    of_gpu("nvmlDeviceGetMigMode", device, |gpu, _| unsafe {
+        let mode = u32::from(gpu.mig.is_some());
         put(current, mode)?;
         put(pending, mode)
     })
@@ -232,7 +232,7 @@ unsafe extern "C" fn nvmlDeviceGetMigMode(device: Handle, current: *mut c_uint, 
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetNvLinkState(device: Handle, link: c_uint, out: *mut c_uint) -> c_uint {
-    of_card("nvmlDeviceGetNvLinkState", device, |card, _| match card.nvlinks {
+    of_gpu("nvmlDeviceGetNvLinkState", device, |gpu, _| match gpu.nvlinks {
         (_, 0) => Err(code::NOT_SUPPORTED),
         (_, n_links) if link >= n_links => Err(code::INVALID_ARGUMENT),
         (n_active, _) => unsafe { put(out, u32::from(link < n_active)) },

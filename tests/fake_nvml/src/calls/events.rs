@@ -1,4 +1,4 @@
-//! Events: sets of them, and waiting for one. Of all kinds there is the driver's critical error, Xid.
+//! Event sets and waiting. The only kind of event is the driver's critical error, Xid.
 #![allow(non_snake_case, reason = "names of nvml.h")]
 
 use std::{
@@ -12,12 +12,12 @@ use std::{
 use super::put;
 use crate::{
     code,
-    state::{Handle, handle, of_card, system, unfold},
+    state::{Handle, handle, of_gpu, system, unfold},
 };
 
 /// `nvmlEventTypeXidCriticalError`.
 const XID_CRITICAL_ERROR: c_ulonglong = 8;
-/// As nvml.h has it.
+/// nvml.h's `nvmlEventData_t`.
 #[repr(C)]
 pub struct EventData {
     device: Handle,
@@ -27,7 +27,7 @@ pub struct EventData {
     compute_instance: c_uint,
 }
 
-/// The last number that was given, and each set's cards with how many of their errors were told.
+/// The last handle, and for each set its GPUs with the number of errors already reported.
 struct Sets {
     last: usize,
     sets: BTreeMap<usize, BTreeMap<usize, usize>>,
@@ -60,15 +60,15 @@ extern "C" fn nvmlEventSetFree(set: Handle) -> c_uint {
 
 #[unsafe(no_mangle)]
 extern "C" fn nvmlDeviceRegisterEvents(device: Handle, kinds: c_ulonglong, set: Handle) -> c_uint {
-    of_card("nvmlDeviceRegisterEvents", device, |card, time_s| {
+    of_gpu("nvmlDeviceRegisterEvents", device, |gpu, time_s| {
         if kinds & !XID_CRITICAL_ERROR != 0 {
             return Err(code::NOT_SUPPORTED);
         }
-        // What happened before is told to nobody.
-        let n_before = card.xids.iter().filter(|(at_s, _)| *at_s <= time_s).count();
+        // Earlier errors are not reported.
+        let n_before = gpu.xids.iter().filter(|(at_s, _)| *at_s <= time_s).count();
         with_sets(|all| {
-            let cards = all.sets.get_mut(&set.addr()).ok_or(code::INVALID_ARGUMENT)?;
-            cards.insert(unfold(device).0, n_before);
+            let gpus = all.sets.get_mut(&set.addr()).ok_or(code::INVALID_ARGUMENT)?;
+            gpus.insert(unfold(device).0, n_before);
             Ok(())
         })
     })
@@ -81,12 +81,12 @@ unsafe extern "C" fn nvmlEventSetWait_v2(set: Handle, out: *mut EventData, timeo
         let mut found = None;
         let answer = system("nvmlEventSetWait_v2", |scenario, time_s| {
             with_sets(|all| {
-                let cards = all.sets.get_mut(&set.addr()).ok_or(code::INVALID_ARGUMENT)?;
-                for (card, n_told) in cards {
-                    let xids = scenario.cards.get(*card).map_or(&[][..], |card| &card.xids);
-                    if let Some(&(_, xid)) = xids.get(*n_told).filter(|(at_s, _)| *at_s <= time_s) {
-                        *n_told += 1;
-                        found = Some((*card, xid));
+                let gpus = all.sets.get_mut(&set.addr()).ok_or(code::INVALID_ARGUMENT)?;
+                for (gpu, n_reported) in gpus {
+                    let xids = scenario.gpus.get(*gpu).map_or(&[][..], |gpu| &gpu.xids);
+                    if let Some(&(_, xid)) = xids.get(*n_reported).filter(|(at_s, _)| *at_s <= time_s) {
+                        *n_reported += 1;
+                        found = Some((*gpu, xid));
                         break;
                     }
                 }
@@ -96,9 +96,9 @@ unsafe extern "C" fn nvmlEventSetWait_v2(set: Handle, out: *mut EventData, timeo
         if answer != code::SUCCESS {
             return answer;
         }
-        if let Some((card, xid)) = found {
+        if let Some((gpu, xid)) = found {
             let data = EventData {
-                device: handle(card, None),
+                device: handle(gpu, None),
                 event_type: XID_CRITICAL_ERROR,
                 event_data: xid,
                 gpu_instance: 0,
@@ -106,7 +106,7 @@ unsafe extern "C" fn nvmlEventSetWait_v2(set: Handle, out: *mut EventData, timeo
             };
             return unsafe { put(out, data) }.err().unwrap_or(code::SUCCESS);
         }
-        // A driver sleeps all the time, and looking oftener would be counted as the agent's.
+        // A real driver blocks without polling, and polling here would count as the agent's CPU time.
         match until.saturating_duration_since(Instant::now()) {
             Duration::ZERO => return code::TIMEOUT,
             left => thread::sleep(left),

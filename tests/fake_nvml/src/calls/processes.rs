@@ -1,11 +1,11 @@
-//! The symbols that list processes: two kinds, in two versions that have the same form.
+//! The symbols that list processes: two kinds, each in two versions with the same layout.
 #![allow(non_snake_case, reason = "names of nvml.h")]
 
 use std::os::raw::{c_uint, c_ulonglong};
 
 use crate::{
     code,
-    state::{Answer, Handle, of_card},
+    state::{CallResult, Handle, of_gpu},
 };
 
 /// nvml.h's `nvmlProcessInfo_t`.
@@ -53,13 +53,13 @@ unsafe extern "C" fn nvmlDeviceGetGraphicsRunningProcesses_v2(
     unsafe { list("nvmlDeviceGetGraphicsRunningProcesses_v2", true, device, count, out) }
 }
 
-/// Writes as many as there is room for; where that is too little, only how many there are.
+/// Writes all entries if they fit, and their count in any case.
 ///
 /// # Safety
-/// As of every symbol.
+/// As for every symbol.
 unsafe fn list(symbol: &str, graphics: bool, device: Handle, count: *mut c_uint, out: *mut Info) -> c_uint {
-    of_card(symbol, device, |card, _| -> Answer {
-        let infos: Vec<Info> = card
+    of_gpu(symbol, device, |gpu, _| -> CallResult {
+        let infos: Vec<Info> = gpu
             .processes
             .iter()
             .filter(|process| process.graphics == graphics)
@@ -74,13 +74,13 @@ unsafe fn list(symbol: &str, graphics: bool, device: Handle, count: *mut c_uint,
         if count.is_null() {
             return Err(code::INVALID_ARGUMENT);
         }
-        // SAFETY: not null; the caller says how many there is room for, and is told how many there are.
+        // SAFETY: not null; the caller passes the capacity in `count` and gets the number of entries.
         let room = unsafe { count.replace(u32::try_from(infos.len()).unwrap_or(0)) };
         if usize::try_from(room).map_or(true, |room| room < infos.len()) {
             return Err(code::INSUFFICIENT_SIZE);
         }
         for (position, info) in infos.into_iter().enumerate() {
-            // SAFETY: there is room for that many.
+            // SAFETY: the capacity was checked.
             unsafe { out.add(position).write(info) };
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! Symbols that are of no card, and those that find one.
+//! Symbols that concern no GPU, and those that look one up.
 #![allow(non_snake_case, reason = "names of nvml.h")]
 
 use std::os::raw::{c_char, c_int, c_uint};
@@ -6,7 +6,7 @@ use std::os::raw::{c_char, c_int, c_uint};
 use super::{put, put_text};
 use crate::{
     code,
-    state::{Handle, begin, end, handle, of_card, system, unfold},
+    state::{Handle, begin, end, handle, of_gpu, system, unfold},
 };
 
 #[unsafe(no_mangle)]
@@ -37,8 +37,8 @@ unsafe extern "C" fn nvmlSystemGetCudaDriverVersion_v2(out: *mut c_int) -> c_uin
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetCount_v2(out: *mut c_uint) -> c_uint {
     system("nvmlDeviceGetCount_v2", |scenario, time_s| {
-        let n_cards = scenario.cards.iter().filter(|card| card.is_counted(time_s)).count();
-        unsafe { put(out, u32::try_from(n_cards).unwrap_or(0)) }
+        let n_gpus = scenario.gpus.iter().filter(|gpu| gpu.is_counted(time_s)).count();
+        unsafe { put(out, u32::try_from(n_gpus).unwrap_or(0)) }
     })
 }
 
@@ -46,29 +46,29 @@ unsafe extern "C" fn nvmlDeviceGetCount_v2(out: *mut c_uint) -> c_uint {
 unsafe extern "C" fn nvmlDeviceGetHandleByIndex_v2(index: c_uint, out: *mut Handle) -> c_uint {
     const SYMBOL: &str = "nvmlDeviceGetHandleByIndex_v2";
     system(SYMBOL, |scenario, time_s| {
-        let mut counted = scenario.cards.iter().enumerate().filter(|(_, card)| card.is_counted(time_s));
-        let (position, card) =
+        let mut counted = scenario.gpus.iter().enumerate().filter(|(_, gpu)| gpu.is_counted(time_s));
+        let (position, gpu) =
             usize::try_from(index).ok().and_then(|index| counted.nth(index)).ok_or(code::INVALID_ARGUMENT)?;
-        if card.is_lost(time_s) {
+        if gpu.is_lost(time_s) {
             return Err(code::GPU_IS_LOST);
         }
-        card.errors.get(SYMBOL).map_or(Ok(()), |code| Err(*code))?;
+        gpu.errors.get(SYMBOL).map_or(Ok(()), |code| Err(*code))?;
         unsafe { put(out, handle(position, None)) }
     })
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetMaxMigDeviceCount(device: Handle, out: *mut c_uint) -> c_uint {
-    of_card("nvmlDeviceGetMaxMigDeviceCount", device, |card, _| {
-        // What the card could have, not what it has.
-        unsafe { put(out, if card.mig.is_some() { 7 } else { 0 }) }
+    of_gpu("nvmlDeviceGetMaxMigDeviceCount", device, |gpu, _| {
+        // The possible number of instances, not the current one.
+        unsafe { put(out, if gpu.mig.is_some() { 7 } else { 0 }) }
     })
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetMigDeviceHandleByIndex(device: Handle, index: c_uint, out: *mut Handle) -> c_uint {
-    of_card("nvmlDeviceGetMigDeviceHandleByIndex", device, |card, _| {
-        let instances = card.mig.as_ref().ok_or(code::NOT_SUPPORTED)?;
+    of_gpu("nvmlDeviceGetMigDeviceHandleByIndex", device, |gpu, _| {
+        let instances = gpu.mig.as_ref().ok_or(code::NOT_SUPPORTED)?;
         let instance = usize::try_from(index).ok().filter(|&index| index < instances.len()).ok_or(code::NOT_FOUND)?;
         unsafe { put(out, handle(unfold(device).0, Some(instance))) }
     })

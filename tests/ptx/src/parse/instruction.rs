@@ -1,4 +1,4 @@
-//! Table of the instructions that are known: each form of an opcode by its whole name.
+//! Table of the supported instructions, by their full opcodes.
 
 use super::{
     names::{Names, Width, immediate},
@@ -6,10 +6,10 @@ use super::{
 };
 use crate::program::{
     Binary, Comparison, Entry, Logic, LongBinary, LongUnary, Memory, Operation, Order, Register, Shift, Ternary, Type,
-    Unary,
+    UnaryOperation,
 };
 
-/// Reads an instruction that is not a branch.
+/// Parses an instruction that is not a branch.
 pub fn operation(opcode: &str, text: &str, names: &mut Names, entry: &mut Entry) -> Result<Operation, String> {
     let mut reader = Reader { opcode, operands: operands(text), names, entry };
     let operation = match opcode.split('.').next().unwrap_or_default() {
@@ -21,7 +21,7 @@ pub fn operation(opcode: &str, text: &str, names: &mut Names, entry: &mut Entry)
     operation.ok_or_else(|| format!("`{opcode}` is not known"))
 }
 
-/// One instruction's text.
+/// The parser of one instruction.
 struct Reader<'a> {
     opcode: &'a str,
     operands: Vec<&'a str>,
@@ -29,7 +29,7 @@ struct Reader<'a> {
     entry: &'a mut Entry,
 }
 
-type Read = Result<Option<Operation>, String>;
+type InstructionReader = Result<Option<Operation>, String>;
 
 use Width::{Long, Predicate, Short, Word};
 
@@ -46,12 +46,12 @@ impl Reader<'_> {
         self.names.register(name, width)
     }
 
-    /// The operand of a number, of which the result is the first.
+    /// The register of operand `number`, where 0 is the result.
     fn source(&mut self, number: usize, width: Width) -> Result<Register, String> {
         self.names.source(self.operands[number], width, self.entry)
     }
 
-    /// A result and as many sources, all operands together.
+    /// The result and the `N` sources of an instruction, which has no other operands.
     fn all<const N: usize>(&mut self, to: Width, from: [Width; N]) -> Result<(Register, [Register; N]), String> {
         self.count(N + 1)?;
         let mut sources = [0; N];
@@ -61,58 +61,58 @@ impl Reader<'_> {
         Ok((self.result(to)?, sources))
     }
 
-    fn unary(&mut self, kind: Unary, to: Width, from: Width) -> Read {
+    fn unary(&mut self, kind: UnaryOperation, to: Width, from: Width) -> InstructionReader {
         let (d, [a]) = self.all(to, [from])?;
         Ok(Some(Operation::Unary(kind, d, a)))
     }
 
-    fn binary(&mut self, kind: Binary, to: Width, from: [Width; 2]) -> Read {
+    fn binary(&mut self, kind: Binary, to: Width, from: [Width; 2]) -> InstructionReader {
         let (d, sources) = self.all(to, from)?;
         Ok(Some(Operation::Binary(kind, d, sources)))
     }
 
-    fn words(&mut self, kind: Binary) -> Read {
+    fn words(&mut self, kind: Binary) -> InstructionReader {
         self.binary(kind, Word, [Word, Word])
     }
 
-    fn shorts(&mut self, kind: Binary) -> Read {
+    fn shorts(&mut self, kind: Binary) -> InstructionReader {
         self.binary(kind, Short, [Short, Short])
     }
 
-    fn ternary(&mut self, kind: Ternary) -> Read {
+    fn ternary(&mut self, kind: Ternary) -> InstructionReader {
         let (d, sources) = self.all(Word, [Word, Word, Word])?;
         Ok(Some(Operation::Ternary(kind, d, sources)))
     }
 
-    fn longs(&mut self, kind: LongBinary) -> Read {
+    fn longs(&mut self, kind: LongBinary) -> InstructionReader {
         let (d, sources) = self.all(Long, [Long, Long])?;
         Ok(Some(Operation::LongBinary(kind, d, sources)))
     }
 
-    fn long(&mut self, kind: LongUnary) -> Read {
+    fn long(&mut self, kind: LongUnary) -> InstructionReader {
         let (d, [a]) = self.all(Long, [Long])?;
         Ok(Some(Operation::LongUnary(kind, d, a)))
     }
 
-    fn long_shift(&mut self, kind: Shift) -> Read {
+    fn long_shift(&mut self, kind: Shift) -> InstructionReader {
         let (d, [a, by]) = self.all(Long, [Long, Word])?;
         Ok(Some(Operation::LongShift(kind, d, a, by)))
     }
 
-    fn widen(&mut self, from: Width) -> Read {
+    fn widen(&mut self, from: Width) -> InstructionReader {
         let (d, [a]) = self.all(Long, [from])?;
         Ok(Some(Operation::Widen(d, a)))
     }
 
-    fn logic(&mut self, kind: Logic) -> Read {
+    fn logic(&mut self, kind: Logic) -> InstructionReader {
         let (d, sources) = self.all(Predicate, [Predicate, Predicate])?;
         Ok(Some(Operation::Logic(kind, d, sources)))
     }
 
-    fn other(&mut self) -> Read {
+    fn other(&mut self) -> InstructionReader {
         match self.opcode {
-            "mov.u32" | "mov.b32" | "mov.f32" => self.unary(Unary::Move, Word, Word),
-            "mov.u16" | "mov.b16" => self.unary(Unary::Move, Short, Short),
+            "mov.u32" | "mov.b32" | "mov.f32" => self.unary(UnaryOperation::Move, Word, Word),
+            "mov.u16" | "mov.b16" => self.unary(UnaryOperation::Move, Short, Short),
             "mov.u64" | "mov.b64" | "cvta.to.global.u64" => self.long(LongUnary::Move),
             "mov.pred" => self.move_predicate(),
             "cvt.u64.u32" => self.widen(Word),
@@ -121,9 +121,9 @@ impl Reader<'_> {
                 let (d, [a]) = self.all(Word, [Long])?;
                 Ok(Some(Operation::Narrow(d, a)))
             }
-            "cvt.u32.u16" => self.unary(Unary::Low16, Word, Short),
-            "cvt.u16.u32" => self.unary(Unary::Low16, Short, Word),
-            "cvt.rn.f32.u32" => self.unary(Unary::FloatOfUnsigned, Word, Word),
+            "cvt.u32.u16" => self.unary(UnaryOperation::Low16, Word, Short),
+            "cvt.u16.u32" => self.unary(UnaryOperation::Low16, Short, Word),
+            "cvt.rn.f32.u32" => self.unary(UnaryOperation::FloatOfUnsigned, Word, Word),
             "cvt.rn.bf16x2.f32" => self.words(Binary::PackBfloat16),
             "mul.wide.u32" => {
                 let (d, sources) = self.all(Long, [Word, Word])?;
@@ -144,14 +144,14 @@ impl Reader<'_> {
             "rem.u32" => self.words(Binary::Remainder),
             "div.u64" => self.longs(LongBinary::Divide),
             "min.u32" => self.words(Binary::Minimum),
-            "neg.s32" => self.unary(Unary::Negate, Word, Word),
+            "neg.s32" => self.unary(UnaryOperation::Negate, Word, Word),
             "and.b16" => self.shorts(Binary::And),
             "or.b16" => self.shorts(Binary::Or),
-            "not.b16" => self.unary(Unary::Not16, Short, Short),
+            "not.b16" => self.unary(UnaryOperation::Not16, Short, Short),
             "and.b32" => self.words(Binary::And),
             "or.b32" => self.words(Binary::Or),
             "xor.b32" => self.words(Binary::Xor),
-            "not.b32" => self.unary(Unary::Not, Word, Word),
+            "not.b32" => self.unary(UnaryOperation::Not, Word, Word),
             "and.b64" => self.longs(LongBinary::And),
             "or.b64" => self.longs(LongBinary::Or),
             "xor.b64" => self.longs(LongBinary::Xor),
@@ -196,7 +196,7 @@ impl Reader<'_> {
         }
     }
 
-    fn floats(&mut self) -> Read {
+    fn floats(&mut self) -> InstructionReader {
         match self.opcode {
             "add.f32" => self.words(Binary::AddFloat),
             "sub.f32" => self.words(Binary::SubtractFloat),
@@ -205,19 +205,19 @@ impl Reader<'_> {
             "max.f32" => self.words(Binary::MaximumFloat),
             "min.f32" => self.words(Binary::MinimumFloat),
             "fma.rn.f32" => self.ternary(Ternary::MultiplyAddFloat),
-            "neg.f32" => self.unary(Unary::NegateFloat, Word, Word),
-            "abs.f32" => self.unary(Unary::AbsoluteFloat, Word, Word),
-            "rcp.rn.f32" => self.unary(Unary::ReciprocalFloat, Word, Word),
-            "sqrt.rn.f32" => self.unary(Unary::RootFloat, Word, Word),
-            "rsqrt.approx.f32" => self.unary(Unary::InverseRootApproximate, Word, Word),
-            "ex2.approx.ftz.f32" => self.unary(Unary::PowerOfTwoApproximate, Word, Word),
-            "lg2.approx.ftz.f32" => self.unary(Unary::LogarithmApproximate, Word, Word),
-            "rcp.approx.ftz.f32" => self.unary(Unary::ReciprocalApproximate, Word, Word),
+            "neg.f32" => self.unary(UnaryOperation::NegateFloat, Word, Word),
+            "abs.f32" => self.unary(UnaryOperation::AbsoluteFloat, Word, Word),
+            "rcp.rn.f32" => self.unary(UnaryOperation::ReciprocalFloat, Word, Word),
+            "sqrt.rn.f32" => self.unary(UnaryOperation::RootFloat, Word, Word),
+            "rsqrt.approx.f32" => self.unary(UnaryOperation::InverseRootApproximate, Word, Word),
+            "ex2.approx.ftz.f32" => self.unary(UnaryOperation::PowerOfTwoApproximate, Word, Word),
+            "lg2.approx.ftz.f32" => self.unary(UnaryOperation::LogarithmApproximate, Word, Word),
+            "rcp.approx.ftz.f32" => self.unary(UnaryOperation::ReciprocalApproximate, Word, Word),
             _ => Ok(None),
         }
     }
 
-    fn move_predicate(&mut self) -> Read {
+    fn move_predicate(&mut self) -> InstructionReader {
         self.count(2)?;
         let d = self.result(Predicate)?;
         let from = self.operands[1];
@@ -228,7 +228,7 @@ impl Reader<'_> {
         }))
     }
 
-    fn comparison(&mut self) -> Read {
+    fn comparison(&mut self) -> InstructionReader {
         let words: Vec<&str> = self.opcode.split('.').collect();
         let [_, of, kind] = words[..] else { return Ok(None) };
         let (of, or_unordered) = match of.strip_suffix('u') {
@@ -260,8 +260,8 @@ impl Reader<'_> {
         }))
     }
 
-    /// Loads and stores: `ld.global.cs.v4.u32` and the like.
-    fn access(&mut self) -> Read {
+    /// Parses loads and stores, such as `ld.global.cs.v4.u32`.
+    fn access(&mut self) -> InstructionReader {
         let opcode = self.opcode;
         let mut words = opcode.split('.').skip(1).peekable();
         let is_load = opcode.starts_with("ld.");
@@ -308,7 +308,7 @@ impl Reader<'_> {
         }))
     }
 
-    fn parameter(&mut self, kind: Option<&str>) -> Read {
+    fn parameter(&mut self, kind: Option<&str>) -> InstructionReader {
         self.count(2)?;
         let name = self.operands[1].strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or_default();
         let found = self.entry.parameters.iter().find(|parameter| parameter.name == name);
@@ -320,7 +320,7 @@ impl Reader<'_> {
         }
     }
 
-    fn shuffle(&mut self) -> Read {
+    fn shuffle(&mut self) -> InstructionReader {
         self.count(5)?;
         let (value, in_range) = match self.operands[0].split_once('|') {
             Some((value, in_range)) => (value, Some(self.names.register(in_range, Predicate)?)),
@@ -334,21 +334,21 @@ impl Reader<'_> {
         Ok(Some(Operation::Shuffle(d, in_range, sources)))
     }
 
-    fn matrices(&mut self, transposed: bool) -> Read {
+    fn matrices(&mut self, transposed: bool) -> InstructionReader {
         self.count(2)?;
         let to = self.vector(0)?;
         let address = self.names.address(self.operands[1], self.entry)?;
         Ok(Some(Operation::LoadMatrices { transposed, to, address }))
     }
 
-    /// The registers in the braces of an operand.
+    /// The registers in an operand's braces.
     fn vector<const N: usize>(&mut self, number: usize) -> Result<[Register; N], String> {
         let names = list(self.operands[number]);
         let registers = names.iter().map(|name| self.names.register(name, Word)).collect::<Result<Vec<_>, _>>()?;
         registers.try_into().map_err(|_| format!("`{}` is not {N} registers", self.operands[number]))
     }
 
-    fn copy(&mut self) -> Read {
+    fn copy(&mut self) -> InstructionReader {
         match self.opcode {
             "cp.async.cg.shared.global" => {
                 self.count(4)?;
@@ -370,7 +370,7 @@ impl Reader<'_> {
     }
 }
 
-/// `{%r1, %r2}` or `%r1`.
+/// Splits `{%r1, %r2}` or `%r1` into names.
 fn list(text: &str) -> Vec<&str> {
     let inside = text.strip_prefix('{').and_then(|text| text.strip_suffix('}')).unwrap_or(text);
     inside.split(',').map(str::trim).collect()

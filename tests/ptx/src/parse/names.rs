@@ -1,21 +1,21 @@
-//! Names of registers, immediates and addresses in an entry's text.
+//! Parser of registers, immediates and addresses.
 
 use crate::program::{Address, Base, Entry, Guard, Register, Special, Word};
 
-/// What a register holds.
+/// The type of a register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Width {
-    /// 16 bits, kept in the lower half of a word.
+    /// 16 bits, stored in the lower half of a word.
     Short,
     /// 32 bits.
     Word,
     /// 64 bits.
     Long,
-    /// True or false.
+    /// A boolean.
     Predicate,
 }
 
-/// Registers of one `.reg` line, as `%rd<53>`.
+/// The registers of one `.reg` line, such as `%rd<53>`.
 #[derive(Clone, Debug)]
 struct Class {
     prefix: String,
@@ -24,17 +24,17 @@ struct Class {
     count: Register,
 }
 
-/// The entry's registers.
+/// The declared registers of a kernel.
 #[derive(Debug, Default)]
 pub struct Names {
     classes: Vec<Class>,
 }
 
-/// The block's shared memory, which begins at its byte 0 here.
+/// The symbol of the block's shared memory, whose address is 0 here.
 const SHARED: &str = "shared_bytes";
 
 impl Names {
-    /// Reads what stands behind `.reg`.
+    /// Parses the text after `.reg`.
     pub fn declare(&mut self, text: &str, entry: &mut Entry) -> Result<(), String> {
         let wrong = || format!("`.reg {text}` is not known");
         if !entry.words.is_empty() || !entry.longs.is_empty() {
@@ -56,7 +56,7 @@ impl Names {
         Ok(())
     }
 
-    /// A register of a width that an instruction writes or reads.
+    /// The register with a name, which must have the given type.
     pub fn register(&self, name: &str, width: Width) -> Result<Register, String> {
         let end = name.find(|letter: char| letter.is_ascii_digit()).unwrap_or(name.len());
         let (prefix, number) = name.split_at(end);
@@ -71,13 +71,13 @@ impl Names {
         }
     }
 
-    /// `p3` or `!p3` of a guard.
+    /// Parses a guard's `p3` or `!p3`.
     pub fn guard(&self, text: &str) -> Result<Guard, String> {
         let (negated, name) = text.strip_prefix('!').map_or((false, text), |name| (true, name));
         Ok(Guard { predicate: self.register(name, Width::Predicate)?, negated })
     }
 
-    /// What an instruction reads: a register, a special one, or an immediate.
+    /// The register of a source operand: a register, a special register, or an immediate.
     pub fn source(&self, text: &str, width: Width, entry: &mut Entry) -> Result<Register, String> {
         if let Some(special) = special(text) {
             return match width {
@@ -97,7 +97,7 @@ impl Names {
         }
     }
 
-    /// `[%rd1+16]`.
+    /// Parses an address, such as `[%rd1+16]`.
     pub fn address(&self, text: &str, entry: &mut Entry) -> Result<Address, String> {
         let inside = text.strip_prefix('[').and_then(|text| text.strip_suffix(']'));
         let inside = inside.ok_or_else(|| format!("`{text}` is not an address"))?;
@@ -125,7 +125,7 @@ fn special(text: &str) -> Option<Word> {
     Some(Word::Special(special, ["x", "y", "z"].iter().position(|name| *name == axis)?))
 }
 
-/// The register that holds such a word.
+/// The register that holds a constant word; allocates it if necessary.
 fn word(entry: &mut Entry, word: Word) -> Result<Register, String> {
     let place = entry.words.iter().position(|held| *held == word).unwrap_or_else(|| {
         entry.words.push(word);
@@ -149,7 +149,7 @@ fn place_of(declared: Register, place: usize) -> Result<Register, String> {
     place.ok_or_else(|| "there are too many immediates".to_owned())
 }
 
-/// `12`, `-3`, `0x1F` or `0f3F800000`, as its bits.
+/// Parses `12`, `-3`, `0x1F` or `0f3F800000` to its bits.
 pub fn immediate(text: &str) -> Result<i128, String> {
     let unknown = |_| format!("`{text}` is not an operand that is known");
     if let Some(bits) = text.strip_prefix("0f").or_else(|| text.strip_prefix("0F")) {

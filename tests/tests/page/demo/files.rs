@@ -1,4 +1,4 @@
-//! Models that a person opens in the demo: whole and broken ones, with and without a tokenizer.
+//! Models that a user opens in the demo: intact and broken ones, with and without a tokenizer.
 
 use std::{
     fs,
@@ -10,12 +10,10 @@ use headroom_kernels::{
     layout::Layout,
     rng::Stream,
     sampling::Sampling,
-    weights::{Naming, model_header, write_model},
+    weights::{NamingScheme, model_header, write_model},
 };
-use headroom_shared::{
-    gpt::{GptConfig, GptShape},
-    text::english,
-};
+use headroom_languages::english;
+use headroom_planner::gpt::{GptConfig, GptShape};
 use serde_json::{Map, Value, json};
 
 use super::{FAILED, READY, choose, demo, scratch, shipped, write};
@@ -23,6 +21,24 @@ use crate::page::Page;
 
 fn grouped(n: usize) -> String {
     english().grouped(n as u64)
+}
+
+#[test]
+fn refused_image_leaves_the_text() {
+    demo("refused_image_leaves_the_text", &[], async |page| {
+        page.fill("#prompt", "Once").await;
+        page.fill("#n-tokens", "1").await;
+        page.click("#write").await;
+        let written = "document.querySelector('#tokens')?.textContent";
+        page.until("a token is written", &format!("{written}?.startsWith('Once') && {written}.length > 4")).await;
+        let text: String = page.value(written).await;
+        let file = scratch("demo_image").join("loss.png");
+        fs::write(&file, b"\x89PNG\r\n\x1a\n and so on").expect("space");
+        choose(page, &[&file]).await;
+        page.until("it is refused", FAILED).await;
+        assert_eq!(page.value::<String>(&format!("{written} ?? ''")).await, text);
+        assert!(page.value::<bool>(READY).await, "the model is still there");
+    });
 }
 
 #[test]
@@ -60,17 +76,28 @@ fn broken_files_are_named_and_leave_the_model_as_it_is() {
             fs::write(&file, bytes).expect("space");
             choose(page, &[&file]).await;
             page.until(&format!("{name} is refused"), FAILED).await;
-            let told = page.text("[data-testid=failure]").await;
-            assert!(told.contains(says), "{name}: {told}");
-            assert!(told.contains(&format!("In {name}: ")), "{told}");
-            // The model that was there, with its text, is still there.
+            let failure = page.text("[data-testid=failure]").await;
+            assert!(failure.contains(says), "{name}: {failure}");
+            assert!(failure.contains(&format!("In {name}: ")), "{failure}");
+            // The previous model and its text remain.
             assert_eq!(page.text("[data-testid=model]").await, model, "{name}");
             assert_eq!(page.value::<String>("document.querySelector('#tokens').textContent").await, text, "{name}");
             assert!(page.value::<bool>(READY).await, "{name}");
             page.click("[data-testid=failure] .button").await;
             page.until("it is closed", &format!("!{FAILED}")).await;
         }
-        // It writes on, and another model is opened as before.
+        // A file that is not a model is rejected, and does not affect the next file.
+        for (name, bytes) in [("loss.png", b"\x89PNG\r\n\x1a\n and so on".as_slice()), ("notes.txt", b"hello")] {
+            let file = folder.join(name);
+            fs::write(&file, bytes).expect("space");
+            choose(page, &[&file]).await;
+            page.until(&format!("{name} is refused"), FAILED).await;
+            let said = page.text("[data-testid=failure]").await;
+            assert!(said.contains("None of these files has weights") && !said.contains("header"), "{name}: {said}");
+            page.click("[data-testid=failure] .button").await;
+            page.until("it is closed", &format!("!{FAILED}")).await;
+        }
+        // Text generation continues, and another model can be opened.
         assert_eq!(write(page, "Once", 1, 12).await, text);
         choose(page, &[&shipped()]).await;
         let opened = "document.querySelector('[data-testid=model]')?.textContent === 'stories.safetensors'";
@@ -79,7 +106,8 @@ fn broken_files_are_named_and_leave_the_model_as_it_is() {
     });
 }
 
-/// A model of byte pairs under nanoGPT's names, and the tokenizer beside it.
+/// Writes a model with a byte-pair vocabulary under nanoGPT's names, and its tokenizer. Returns the config, the weights
+/// and both paths.
 fn small_gpt2(folder: &Path) -> (GptConfig, Vec<f32>, PathBuf, PathBuf) {
     let shape =
         GptShape { n_layer: 2, n_head: 2, n_embd: 64, block_size: 32, vocab_size: 260, dropout: 0.0, bias: true };
@@ -90,7 +118,7 @@ fn small_gpt2(folder: &Path) -> (GptConfig, Vec<f32>, PathBuf, PathBuf) {
         (0..Layout::new(&config).expect("small").len()).map(|_| 0.3 * stream.normal() as f32).collect();
     let mut file = Vec::new();
     let metadata = [("n_head".to_owned(), "2".to_owned())].into();
-    write_model(&mut file, &config, &params, Naming::NanoGpt, &metadata).expect("memory takes it");
+    write_model(&mut file, &config, &params, NamingScheme::NanoGpt, &metadata).expect("writing to memory cannot fail");
     let model = folder.join("model.safetensors");
     fs::write(&model, file).expect("space");
     let tokenizer = folder.join("tokenizer.json");
@@ -98,17 +126,17 @@ fn small_gpt2(folder: &Path) -> (GptConfig, Vec<f32>, PathBuf, PathBuf) {
     (config, params, model, tokenizer)
 }
 
-/// Whether a byte stands for itself in GPT-2's vocabulary.
+/// Returns whether GPT-2's vocabulary writes a byte as the character of the same code.
 fn seen(byte: u32) -> bool {
     (33..=126).contains(&byte) || (161..=172).contains(&byte) || (174..=255).contains(&byte)
 }
 
-/// Bytes in the order of their ids.
+/// Returns all bytes in the order of their token IDs.
 fn byte_order() -> impl Iterator<Item = u32> {
     (0..256).filter(|byte| seen(*byte)).chain((0..256).filter(|byte| !seen(*byte)))
 }
 
-/// GPT-2's way to write bytes: those that can be seen stand for themselves, the others for what follows 255.
+/// A tokenizer in GPT-2's form. Printable bytes are written as themselves, and the others as characters from 256.
 fn tokenizer_json() -> Value {
     let mut others = 256..;
     let names = byte_order().map(|byte| if seen(byte) { byte } else { others.next().expect("endless") });
@@ -138,14 +166,14 @@ fn a_dropped_gpt2_asks_for_its_tokenizer_and_writes() {
         let (config, params, model, tokenizer) = small_gpt2(&scratch("demo_gpt2"));
         choose(page, &[&model]).await;
         page.until("the tokenizer is missing", FAILED).await;
-        let told = page.text("[data-testid=failure]").await;
-        assert!(told.contains("tokenizer.json") && told.contains("260"), "{told}");
-        // It alone, as the weights are there.
+        let failure = page.text("[data-testid=failure]").await;
+        assert!(failure.contains("tokenizer.json") && failure.contains("260"), "{failure}");
+        // The tokenizer alone, after the weights were opened.
         choose(page, &[&tokenizer]).await;
         let opened =
             format!("document.querySelector('[data-testid=model]')?.textContent === 'model.safetensors' && {READY}");
         page.until("the model is loaded", &opened).await;
-        // And the other way round.
+        // The tokenizer first, then the weights.
         page.click("#shipped").await;
         page.until("the model that ships is back", READY).await;
         choose(page, &[&tokenizer]).await;
@@ -157,13 +185,13 @@ fn a_dropped_gpt2_asks_for_its_tokenizer_and_writes() {
         let ids = "[...document.querySelectorAll('.token--given')].map((token) => token.textContent)";
         assert_eq!(page.value::<Vec<String>>(ids).await, ["the", " the", "<|endoftext|>", "t"]);
         let mut decoder = Decoder::new(&config, &params, Storage::F32).expect("it fits");
-        // "t" is the 84th of the bytes that can be seen.
+        // "t" is the 84th of the printable bytes.
         decoder.prefill(&[257, 258, 259, u32::from(b't') - 33]).expect("a prompt");
         let sampling = Sampling { temperature: 0.0, top_k: 40, seed: 1 };
         let expected: Vec<u32> = (0..12).map(|draw| decoder.next(&sampling, draw).expect("a token")).collect();
         let chosen: Vec<String> = names(page).await;
         assert_eq!(chosen.len(), expected.len());
-        // A token's name is told with its candidates; walking there shows it.
+        // Moving to a token shows its candidates, which include its name.
         page.script("document.querySelector('#tokens').focus()").await;
         page.press(thirtyfour::Key::Home).await;
         for (index, token) in expected.iter().enumerate() {
@@ -175,7 +203,7 @@ fn a_dropped_gpt2_asks_for_its_tokenizer_and_writes() {
     });
 }
 
-/// Drops files or folders onto the middle of the page.
+/// Drops files or directories onto the middle of the page.
 async fn drop_onto(page: &Page, paths: &[&Path]) {
     let files: Vec<_> = paths.iter().map(|path| path.to_string_lossy()).collect();
     for kind in ["dragEnter", "dragOver", "drop"] {
@@ -196,7 +224,7 @@ fn a_folder_that_is_dropped_is_looked_into() {
         drop_onto(page, &[&folder]).await;
         page.until("the model is loaded", &format!("document.querySelector('#shipped') && {READY}")).await;
         assert_eq!(page.text("[data-testid=model]").await, "model.safetensors");
-        // Files by themselves are dropped, too.
+        // Files outside a directory can be dropped, too.
         drop_onto(page, &[&shipped()]).await;
         let opened = "document.querySelector('[data-testid=model]')?.textContent === 'stories.safetensors'";
         page.until("the other is loaded", &format!("{opened} && {READY}")).await;
@@ -204,8 +232,8 @@ fn a_folder_that_is_dropped_is_looked_into() {
         fs::write(empty.join("README.md"), "no model").expect("space");
         drop_onto(page, &[&empty]).await;
         page.until("it is refused", FAILED).await;
-        let told = page.text("[data-testid=failure]").await;
-        assert!(told.contains("Drop model.safetensors"), "{told}");
+        let failure = page.text("[data-testid=failure]").await;
+        assert!(failure.contains("Drop model.safetensors"), "{failure}");
     });
 }
 
@@ -221,13 +249,14 @@ fn a_tokenizer_of_another_size_is_remarked_on() {
         .await;
         let notes = page.text(".demo__notes").await;
         assert!(notes.contains("Note: the tokenizer has 260 tokens and the model 1,000"), "{notes}");
-        // Fewer than the tokenizer has: a prompt may have one that is not there.
+        // The model has fewer tokens than the tokenizer, so a prompt may contain a token that the model lacks.
         let [model, tokenizer] = sparse_model(&scratch("demo_sizes"), 1, 1, 64, 259);
         choose(page, &[&model, &tokenizer]).await;
         page.until("the model is loaded", "document.querySelector('.demo__notes')?.textContent.includes('the model 259') && !document.querySelector('#write').disabled").await;
         page.fill("#prompt", "a<|endoftext|>").await;
         page.click("#write").await;
-        page.until("it is told", "document.querySelector('#prompt-fault').textContent.includes('<|endoftext|>')").await;
+        page.until("it is reported", "document.querySelector('#prompt-fault').textContent.includes('<|endoftext|>')")
+            .await;
         assert!(write(page, "the", 1, 5).await.starts_with("the"));
     });
 }
@@ -237,7 +266,7 @@ async fn names(page: &Page) -> Vec<String> {
         .await
 }
 
-/// What the page calls a token of [`tokenizer_json`].
+/// Returns the page's name for a token of [`tokenizer_json`].
 fn name_of(token: u32) -> String {
     match token {
         256 => "th".to_owned(),
@@ -255,24 +284,25 @@ fn name_of(token: u32) -> String {
 }
 
 #[test]
-fn what_does_not_fit_is_known_before_a_weight_is_read() {
-    demo("what_does_not_fit_is_known_before_a_weight_is_read", &["--disable-features=WebGPU"], async |page| {
+fn oversized_model_is_refused_before_reading_weights() {
+    demo("oversized_model_is_refused_before_reading_weights", &["--disable-features=WebGPU"], async |page| {
         let [model, tokenizer] = sparse_model(&scratch("demo_large"), 48, 40, 2560, 260);
         choose(page, &[&model, &tokenizer]).await;
         page.until("it does not fit", FAILED).await;
-        let told = page.text("[data-testid=failure]").await;
-        assert!(told.starts_with("This does not fit"), "{told}");
+        let failure = page.text("[data-testid=failure]").await;
+        assert!(failure.starts_with("This does not fit"), "{failure}");
         let said = page.text(".demo__ways").await;
         assert!(said.contains("15.03 GiB") && said.contains("more than the") && said.contains("WebAssembly"), "{said}");
         fs::remove_file(&model).expect("it can go");
     });
 }
 
-/// A model whose weights are zeros, which take no room on a disk and as much time as any others, and a tokenizer.
+/// Writes a model whose weights are zeros, and its tokenizer. The sparse file takes no space on disk, but computing
+/// takes as long as with any other weights.
 pub fn sparse_model(folder: &Path, n_layer: u64, n_head: u64, n_embd: u64, vocab_size: u64) -> [PathBuf; 2] {
     let shape = GptShape { n_layer, n_head, n_embd, block_size: 1024, vocab_size, dropout: 0.0, bias: true };
     let config = GptConfig::new(shape).expect("a shape");
-    let header = model_header(&config, Naming::NanoGpt, &[("n_head".to_owned(), n_head.to_string())].into());
+    let header = model_header(&config, NamingScheme::NanoGpt, &[("n_head".to_owned(), n_head.to_string())].into());
     let header = header.expect("it can be addressed");
     let model = folder.join("model.safetensors");
     fs::write(&model, &header).expect("space");

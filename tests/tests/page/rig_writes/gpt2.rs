@@ -1,22 +1,22 @@
-//! Checkpoints of GPT-2's tokens: the page has the tokenizer from the agent, and what it writes is what the command line
-//! writes.
+//! Checkpoints with GPT-2's tokens. The page fetches the tokenizer from the agent, and generates the same text as the
+//! command line.
 
 use std::{fs, path::Path, process::Command};
 
-use headroom_shared::tokenizer::bpe::ByteBpe;
+use headroom_tokenizer::bpe::ByteBpe;
 use serde_json::{Value, json};
 
 use super::{CHECKPOINTS, ENDED, PATIENCE, asked_json, of_agent, press, until_ended, writes};
 use crate::{page::Page, rig::until_says};
 
-/// A model that learns its one line by heart, in which a character is several tokens.
+/// A model that learns its one line by heart. Some characters of the line are several tokens.
 const CONFIG: &str = "n_layer = 1\nn_embd = 32\nn_head = 2\nblock_size = 64\nbatch_size = 2\ndropout = 0.0\n\
     gradient_accumulation_steps = 1\neval_iters = 1\neval_interval = 120\nmax_iters = 120\nlearning_rate = 1e-2\n\
     min_lr = 1e-3\nwarmup_iters = 10\nlr_decay_iters = 120\nalways_save_checkpoint = True\ndataset = 'crab'\n";
 const LINE: &str = "The naïve crab 🦀 said to the other crab: “I’ll walk 12 steps.”\n";
-/// Texts with their ids as an independent implementation of GPT-2's tokenizer gives them.
+/// Texts with their token IDs from an independent implementation of GPT-2's tokenizer.
 const GOLDEN: &str = include_str!("../../../../agent/tests/tokens/gpt2.json");
-/// Of the agent's answer.
+/// The context length of [`CONFIG`] in tokens.
 const BLOCK_SIZE: usize = 64;
 
 fn prepare(headroom: &Path, folder: &Path) {
@@ -26,7 +26,7 @@ fn prepare(headroom: &Path, folder: &Path) {
     assert!(output.status.success(), "{output:?}");
 }
 
-/// The folder of the only run.
+/// Returns the directory of the only run.
 fn out_dir(folder: &Path) -> std::path::PathBuf {
     let entries = fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("readable").path());
     let mut found =
@@ -39,7 +39,7 @@ fn a_run_of_gpt2_tokens_writes_what_the_command_line_writes() {
     const TEST: &str = "a_run_of_gpt2_tokens_writes_what_the_command_line_writes";
     const PROMPT: &str = "A naïve crab 🦀";
     of_agent(TEST, CONFIG, prepare, async |page, folder, token| {
-        // The page's own ask, but for what would need the same random numbers.
+        // The page's own request, with temperature 0, because sampling would need the same random numbers.
         page.script(
             "const post = Worker.prototype.postMessage;
              Worker.prototype.postMessage = function (said) {
@@ -52,29 +52,29 @@ fn a_run_of_gpt2_tokens_writes_what_the_command_line_writes() {
         page.click("#writes-write").await;
         page.until_for(PATIENCE, "the text ends", ENDED).await;
         let said = page.text("[data-testid=writes-said]").await;
-        assert!(said.contains("500 tokens written."), "{said}");
+        assert!(said.contains("Stopped at the limit of 500 tokens."), "{said}");
         let written: String = page.value("document.querySelector('[data-testid=writes-text]').textContent").await;
         let mut command = Command::new(&page.headroom);
         command.args(["sample", "--temperature", "0", "--prompt", PROMPT, "--ckpt"]).arg(out_dir(folder));
         let output = command.output().expect("headroom runs");
         let expected = String::from_utf8(output.stdout).expect("text");
-        // Where the last token ends in the middle of a character, the command line says so.
+        // If the last token ends in the middle of a character, the command line prints a replacement character.
         let expected = expected.strip_suffix('\n').expect("a line").trim_end_matches('\u{fffd}');
         assert_eq!(written, expected);
-        // It learnt the line, characters of several tokens among it.
+        // The model learned the line, including characters of several tokens.
         assert!(written.starts_with(PROMPT) && written.matches('🦀').count() > 3, "{written}");
         are_cut_alike(page, token).await;
     });
 }
 
-/// Prompts become the tokens that they are to GPT-2, by the browser's own regular expressions.
+/// Checks that the browser's regular expressions split prompts into the same tokens as GPT-2's tokenizer.
 async fn are_cut_alike(page: &Page, token: &str) {
     let golden: Vec<(String, Vec<u32>)> = serde_json::from_str(GOLDEN).expect("JSON");
-    // As a prompt that is the token of that name, and no text begins with nothing.
+    // As a prompt, `<|endoftext|>` is the token of that name. An empty text has no first token.
     let golden: Vec<_> = golden.into_iter().filter(|(text, _)| !text.is_empty() && text != "<|endoftext|>").collect();
     assert!(golden.len() > 40);
     let tokenizer: Value = asked_json(page, token, "/api/tokenizers/gpt2").await;
-    // The worker had it before, so that the agent says no more than that it is still the same.
+    // The worker fetched the tokenizer before, so the agent answers only that it has not changed.
     let sent = "performance.getEntriesByType('resource').find(({ name }) => name.endsWith('/gpt2')).transferSize";
     let sent_bytes: u64 = page.value(sent).await;
     assert!((1..100_000).contains(&sent_bytes), "{sent_bytes} bytes");
@@ -82,7 +82,7 @@ async fn are_cut_alike(page: &Page, token: &str) {
     let prompts: Vec<&str> = golden.iter().map(|(text, _)| text.as_str()).collect();
     let runs = asked_json(page, token, "/api/runs").await;
     let id = runs[0]["id"].as_str().expect("a run");
-    // A worker as the demo's page has it, which tells each token of a prompt.
+    // A worker like that of the demo page, which reports each token of a prompt.
     page.script(&format!(
         "window.began = [];
          const headers = {{ authorization: 'Bearer {token}' }};
@@ -94,10 +94,10 @@ async fn are_cut_alike(page: &Page, token: &str) {
          const worker = new Worker('worker.js', {{ type: 'module' }});
          const ask = (ask, files) => worker.postMessage({{ ask: JSON.stringify(ask), files }});
          worker.onmessage = ({{ data }}) => {{
-           const told = JSON.parse(data);
-           if (told.Began) window.began.push(told.Began);
-           if (told.Failed) window.began.push(told.Failed);
-           if ((told.Ready || told.Ended) && prompts.length > 0) ask(write(prompts.shift()), []);
+           const message = JSON.parse(data);
+           if (message.Began) window.began.push(message.Began);
+           if (message.Failed) window.began.push(message.Failed);
+           if ((message.Ready || message.Ended) && prompts.length > 0) ask(write(prompts.shift()), []);
          }};
          Promise.all([file('/api/runs/{id}/checkpoint', 'ckpt.safetensors'), file('/api/tokenizers/gpt2', 'tokenizer.json')])
            .then((files) => ask(open, files));",
@@ -112,7 +112,7 @@ async fn are_cut_alike(page: &Page, token: &str) {
     }
 }
 
-/// What each token adds: nothing while a character is not whole.
+/// Returns the text that each token adds. It is empty while a character is incomplete.
 fn spelt(tokenizer: &ByteBpe, ids: &[u32]) -> Vec<String> {
     let mut pending = Vec::new();
     let add = |id: &u32| {
@@ -127,7 +127,7 @@ fn spelt(tokenizer: &ByteBpe, ids: &[u32]) -> Vec<String> {
     ids.iter().map(add).collect()
 }
 
-/// A checkpoint of GPT-2's tokens, as far as it says.
+/// Changes a checkpoint's metadata to name GPT-2's tokenizer.
 fn said_to_be_gpt2(file: &[u8]) -> Vec<u8> {
     let n = usize::try_from(u64::from_le_bytes(file[..8].try_into().expect("eight bytes"))).expect("small");
     let mut header: Value = serde_json::from_slice(&file[8..8 + n]).expect("a header");
@@ -141,19 +141,19 @@ fn a_tokenizer_that_does_not_come_is_said_before_weights_are_fetched() {
     const TOKENIZER: &str = "GET /api/tokenizers/gpt2";
     writes("a_tokenizer_that_does_not_come_is_said_before_weights_are_fetched", async |page, agent| {
         agent.save(&said_to_be_gpt2(&CHECKPOINTS[0]));
-        // As an agent of before answers.
+        // An older agent's response.
         agent.answer_rest(TOKENIZER, 404, json!({ "code": "not_found", "message": "There is no such address." }));
         press(page).await;
         until_says(page, "[data-testid=writes-said]", "The rig answered: There is no such address.").await;
         assert_eq!(agent.requests(TOKENIZER).len(), 1);
         assert!(agent.requests("GET /api/runs/0123456789abcdef/checkpoint").len() <= 2, "the head alone");
         page.until("it can be pressed again", "!document.querySelector('#writes-write').disabled").await;
-        // One that the run has saved since has characters, and no tokenizer is asked for.
+        // A newer checkpoint has character tokens, so no tokenizer is requested.
         agent.save(&CHECKPOINTS[0]);
         page.click("#writes-write").await;
         until_ended(page).await;
         assert_eq!(agent.requests(TOKENIZER).len(), 1);
-        // What the browser itself says of the refusal.
+        // The browser logs the refusal.
         page.browser.console().await;
     });
 }

@@ -1,10 +1,10 @@
-//! The map of attention of a layer and head.
+//! The attention map of a layer and head.
 
-use headroom_shared::demo::{Head, Map};
+use headroom_protocol::demo::{Head, Map};
 use leptos::prelude::*;
 use web_sys::PointerEvent;
 
-use super::Desk;
+use super::DemoContext;
 use crate::{
     browser,
     components::dynamic::{part, words},
@@ -12,16 +12,16 @@ use crate::{
     text::{self, Key, say, t},
 };
 
-/// Room for the names of rows, in cells.
+/// Space for the names of rows, in cells.
 const NAMES: f64 = 3.5;
-/// The longest name that is shown beside a row.
+/// Maximum number of characters of a row's name.
 const NAME_CHARS: usize = 6;
 
-/// The map and its two choices.
+/// The attention map with the choice of layer and head.
 #[component]
 pub fn Attention(
-    /// The demo.
-    desk: Desk,
+    /// The demo's state.
+    desk: DemoContext,
 ) -> impl IntoView {
     let pointed = RwSignal::new(None);
     let map = Memo::new(move |_| desk.demo.with(|demo| demo.map.clone()));
@@ -31,9 +31,11 @@ pub fn Attention(
     let caption = move || {
         let Some(map) = map.get() else { return t(text::DEMO_ATTENTION_NONE).to_owned() };
         let cell = pointed.get().and_then(|(row, column)| cell_words(&map, row, column));
-        cell.map(|words| say(&words))
+        let said = cell
+            .map(|words| say(&words))
             .or_else(|| earlier(&map))
-            .unwrap_or_else(|| t(text::DEMO_ATTENTION_LEAD).to_owned())
+            .unwrap_or_else(|| t(text::DEMO_ATTENTION_LEAD).to_owned());
+        format!("{} {said}", say(&text::demo_map_of(map.head.layer, map.head.head)))
     };
     view! {
         <section class="panel demo__attention" aria-label=t(text::DEMO_ATTENTION)>
@@ -59,7 +61,7 @@ fn earlier(map: &Map) -> Option<String> {
 }
 
 fn choice(
-    desk: Desk,
+    desk: DemoContext,
     id: &'static str,
     label: Key,
     n: u64,

@@ -1,23 +1,24 @@
-//! What could have stood in a token's place.
+//! The candidates for a token's position.
 
-use headroom_shared::{decimal, demo::Token};
+use headroom_protocol::demo::Token;
+use headroom_text::decimal;
 use leptos::prelude::*;
 
-use super::Desk;
+use super::DemoContext;
 use crate::{
     components::dynamic::part,
     state::demo::{percent, visible},
     text::{self, say, t},
 };
 
-/// How many are listed, beside the one that was chosen.
+/// Number of candidates listed besides the chosen one.
 const LISTED: usize = 8;
 
-/// The list for the token that is looked at.
+/// The candidates for the selected token.
 #[component]
 pub fn Candidates(
-    /// The demo.
-    desk: Desk,
+    /// The demo's state.
+    desk: DemoContext,
 ) -> impl IntoView {
     view! {
         <section class="panel demo__candidates" aria-label=t(text::DEMO_CANDIDATES)>

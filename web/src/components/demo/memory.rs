@@ -1,23 +1,23 @@
-//! The engine's buffers, planned against allocated.
+//! The model's buffers: planned memory compared with allocated memory.
 
-use headroom_shared::demo::Allocated;
+use headroom_protocol::demo::TensorSummary;
 use leptos::prelude::*;
 
-use super::Desk;
+use super::DemoContext;
 use crate::{
     components::dynamic::part,
     state::{
-        demo::{Band, bands, totals},
+        demo::{BarSegment, bands, totals},
         format,
     },
     text::{self, Key, say, t},
 };
 
-/// The bars and the list.
+/// The bars and the list of buffers.
 #[component]
 pub fn Memory(
-    /// The demo.
-    desk: Desk,
+    /// The demo's state.
+    desk: DemoContext,
 ) -> impl IntoView {
     let tensors = Memo::new(move |_| desk.demo.with(|demo| demo.ready.as_ref().map(|ready| ready.tensors.clone())));
     view! {
@@ -31,7 +31,7 @@ pub fn Memory(
     }
 }
 
-fn bars(tensors: &[Allocated]) -> impl IntoView + use<> {
+fn bars(tensors: &[TensorSummary]) -> impl IntoView + use<> {
     let (planned, allocated) = totals(tensors);
     let scale = planned.max(allocated);
     let legend: Vec<_> = bands(tensors, |tensor| tensor.allocated_bytes, scale)
@@ -81,7 +81,7 @@ fn bars(tensors: &[Allocated]) -> impl IntoView + use<> {
     }
 }
 
-fn bar(label: Key, bytes: u64, bands: Vec<Band>) -> impl IntoView {
+fn bar(label: Key, bytes: u64, bands: Vec<BarSegment>) -> impl IntoView {
     let said = format!("{} {}", t(label), format::size(bytes));
     let rects: Vec<_> = bands
         .into_iter()

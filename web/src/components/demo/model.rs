@@ -1,12 +1,13 @@
-//! Which model it is, what each way to run it takes, and how another is opened.
+//! The open model, the memory of each way to run it, and the controls to open another.
 
-use headroom_shared::demo::{Failure, FailureKind, Opened, Way};
+use headroom_protocol::demo::{DemoBackend, Failure, FailureKind, ModelPlans, files::Role};
+use headroom_text::Separator;
 use leptos::{html::Input, prelude::*};
 use wasm_bindgen_futures::spawn_local;
 
-use super::Desk;
+use super::DemoContext;
 use crate::{
-    browser::{dropped::Dropped, worker},
+    browser::{dropped::DropContent, worker},
     components::{
         dynamic::{flag, part, words},
         field::TextField,
@@ -18,20 +19,20 @@ use crate::{
     text::{self, say, t},
 };
 
-/// The model.
+/// The panel of the open model.
 #[component]
 pub fn ModelPanel(
-    /// The demo.
-    desk: Desk,
+    /// The demo's state.
+    desk: DemoContext,
 ) -> impl IntoView {
     let opened = Memo::new(move |_| desk.demo.with(|demo| demo.opened.clone()));
     let input = NodeRef::<Input>::new();
     let choose = move |_| {
         if let Some(input) = input.get_untracked() {
-            if let Some(files) = input.files() {
+            if let Some(files) = input.files().filter(|files| files.length() > 0) {
                 take(desk, (0..files.length()).filter_map(|index| files.get(index)).collect());
             }
-            // The same file may be chosen again.
+            // After the reset the same file can be selected again.
             input.set_value("");
         }
     };
@@ -41,11 +42,11 @@ pub fn ModelPanel(
             {part(move || opened.get().map(|opened| facts(&opened)))}
             <fieldset class="demo__ways">
                 <legend class="field__label">{t(text::DEMO_WAYS)}</legend>
-                // They stay while a model is opened anew: whoever walks through them by keys is still there.
+                // The options stay while a model is reopened, so that the keyboard focus stays on them.
                 {radio(desk, None, opened)}
-                {Way::ALL.map(|way| radio(desk, Some(way), opened))}
+                {DemoBackend::ALL.map(|way| radio(desk, Some(way), opened))}
             </fieldset>
-            <TextField id="gpu-memory" label=t(text::DEMO_GPU_MEMORY) hint=""
+            <TextField id="gpu-memory" faults=entry::Faults::default() label=t(text::DEMO_GPU_MEMORY) hint=""
                 value=Signal::derive(move || desk.gpu_bytes.get().map(format::size).unwrap_or_default())
                 take=Callback::new(move |typed: String| take_gpu_memory(desk, &typed)) />
             <p class="demo__hint">{t(text::DEMO_GPU_MEMORY_HINT)}</p>
@@ -63,40 +64,38 @@ pub fn ModelPanel(
     }
 }
 
-/// Opens files that a person chose or dropped.
-pub fn take(desk: Desk, files: Vec<web_sys::File>) {
-    if !files.is_empty() {
-        worker::choose(files);
-        desk.open_chosen();
+/// Opens files that the user selected or dropped. Files that do not belong to a model leave the selection unchanged.
+pub fn take(desk: DemoContext, mut files: Vec<web_sys::File>) {
+    files.retain(|file| Role::of(&file.name()) != Role::Beside);
+    if files.is_empty() {
+        let text = text::DEMO_NO_WEIGHTS.into();
+        return desk.reject(Failure { kind: FailureKind::Files, text, hint: None });
     }
+    worker::choose(files);
+    desk.open_chosen();
 }
 
-/// Opens what was dropped, once folders are looked into.
-pub fn take_dropped(desk: Desk, dropped: Dropped) {
+/// Opens dropped files, after the dropped directories are read.
+pub fn take_dropped(desk: DemoContext, dropped: DropContent) {
     if dropped.is_empty() {
         return;
     }
     spawn_local(async move {
-        let files = dropped.all().await;
-        if files.is_empty() {
-            let text = text::DEMO_NO_WEIGHTS.into();
-            desk.reject(Failure { kind: FailureKind::Files, text, hint: None });
-        }
-        take(desk, files);
+        take(desk, dropped.all().await);
     });
 }
 
-fn take_gpu_memory(desk: Desk, typed: &str) -> Option<text::Key> {
+fn take_gpu_memory(desk: DemoContext, typed: &str) -> Option<text::Key> {
     let bytes = if typed.trim().is_empty() { None } else { entry::size(typed, "GiB") };
     if bytes.is_none() && !typed.trim().is_empty() {
         return Some(text::EXPECTS_GPU_MEMORY);
     }
-    // What runs goes on; the next model is opened with it in mind.
+    // The running model continues. The next model is planned with this value.
     desk.gpu_bytes.set(bytes);
     None
 }
 
-fn facts(opened: &Opened) -> impl IntoView + use<> {
+fn facts(opened: &ModelPlans) -> impl IntoView + use<> {
     let name = if opened.name.is_empty() { t(text::DEMO_SHIPPED).to_owned() } else { opened.name.clone() };
     let shape = text::demo_shape(
         opened.n_layer,
@@ -105,16 +104,18 @@ fn facts(opened: &Opened) -> impl IntoView + use<> {
         text::count(opened.block_size),
         text::count(opened.vocab_size),
     );
+    let parameters = text::demo_parameters(format::grouped(opened.n_parameters));
+    let figures = say(&text::verbatim(text::list(Separator::Semicolon, [parameters, shape])));
     let notes: Vec<_> =
         opened.notes.iter().map(|note| view! { <li>{say(&text::demo_note(note.clone()))}</li> }).collect();
     view! {
         <p class="demo__name" data-testid="model">{name}</p>
-        <p class="demo__hint">{say(&text::demo_parameters(format::grouped(opened.n_parameters)))} "; " {say(&shape)}</p>
+        <p class="demo__hint">{figures}</p>
         <ul class="demo__hint demo__notes">{notes}</ul>
     }
 }
 
-fn radio(desk: Desk, way: Option<Way>, opened: Memo<Option<Opened>>) -> impl IntoView {
+fn radio(desk: DemoContext, way: Option<DemoBackend>, opened: Memo<Option<ModelPlans>>) -> impl IntoView {
     let plan = move || {
         opened.with(|opened| {
             let opened = opened.as_ref()?;
@@ -126,13 +127,13 @@ fn radio(desk: Desk, way: Option<Way>, opened: Memo<Option<Opened>>) -> impl Int
         let size = plan.bytes.map(|bytes| format!("{} · ", format::size(bytes))).unwrap_or_default();
         format!("{size}{}", verdict(&plan, taken, desk.gpu_bytes.get()))
     };
-    let label = way.map_or(text::DEMO_BEST, Way::text);
+    let label = way.map_or(text::DEMO_BEST, DemoBackend::text);
     let id = match way {
         None => "way-best",
-        Some(Way::WebGpu) => "way-webgpu",
-        Some(Way::WebGpuHalf) => "way-webgpu-half",
-        Some(Way::Cpu) => "way-cpu",
-        Some(Way::CpuInt16) => "way-cpu-int16",
+        Some(DemoBackend::WebGpu) => "way-webgpu",
+        Some(DemoBackend::WebGpuHalf) => "way-webgpu-half",
+        Some(DemoBackend::Cpu) => "way-cpu",
+        Some(DemoBackend::CpuInt16) => "way-cpu-int16",
     };
     view! {
         <label class="way">

@@ -1,19 +1,23 @@
-//! The prompt, how it is gone on with, and the button.
+//! The prompt, the settings for generation, and the start button.
 
 use leptos::{ev::KeyboardEvent, prelude::*};
 
-use super::Desk;
+use super::DemoContext;
 use crate::{
     browser,
     components::{
         dynamic::{flag, some_words, words},
         field::TextField,
+        long_text::LongText,
     },
-    state::demo::{Settings, Stage},
+    state::{
+        demo::{Settings, Stage},
+        entry,
+    },
     text::{self, Key, say, t},
 };
 
-/// What a field shows, and how it takes what was typed.
+/// A number field: its id, label and hint, a function that shows it, and one that parses it.
 type Number = (&'static str, Key, Key, fn(&Settings) -> String, fn(&mut Settings, &str) -> Option<Key>);
 
 const NUMBERS: [Number; 4] = [
@@ -35,11 +39,11 @@ const NUMBERS: [Number; 4] = [
     ),
 ];
 
-/// The form.
+/// The form for the prompt and the settings.
 #[component]
 pub fn PromptForm(
-    /// The demo.
-    desk: Desk,
+    /// The demo's state.
+    desk: DemoContext,
 ) -> impl IntoView {
     let is_writing = Memo::new(move |_| desk.demo.with(|demo| demo.stage == Stage::Writing));
     let refused = move || desk.refused().map(|text| say(&text));
@@ -50,26 +54,24 @@ pub fn PromptForm(
         }
     };
     view! {
-        <form class="panel demo__form" autocomplete="off" aria-label=t(text::DEMO_PROMPT_LABEL)
+        <form class="panel demo__form" autocomplete="off" aria-label=t(text::DEMO_PROMPT_LABEL) on:keydown=enter
             on:submit=move |event| { event.prevent_default(); desk.write(); }>
             <label for="prompt" class="panel-title">{t(text::DEMO_PROMPT_LABEL)}</label>
-            <textarea class="input demo__prompt" id="prompt" data-testid="prompt" rows="3" spellcheck="false"
-                autocapitalize="off" prop:value=words(move || desk.prompt.get())
-                aria-invalid=some_words(move || refused().map(|_| "true".to_owned())) aria-describedby="prompt-fault"
-                on:keydown=enter
-                on:input:target=move |event| {
-                    desk.prompt.set(event.target().value());
+            <LongText id="prompt" class="input demo__prompt" rows="3" value=desk.prompt
+                invalid=Signal::derive(move || refused().is_some()) described_by="prompt-fault"
+                on_change=move |prompt: String| {
+                    desk.prompt.set(prompt);
                     desk.demo.update(|demo| demo.refused = None);
-                }></textarea>
+                } />
             <p class="demo__fault" id="prompt-fault" data-testid="prompt-fault" role="alert">{some_words(refused)}</p>
             <div class="demo__numbers">
                 {NUMBERS.into_iter().map(|(id, label, hint, shown, take)| view! {
-                    <TextField id label=t(label) hint=t(hint)
+                    <TextField id faults=entry::Faults::default() label=t(label) hint=t(hint)
                         value=Signal::derive(move || desk.settings.with(shown))
                         take=Callback::new(move |typed: String| {
                             let mut settings = desk.settings.get_untracked();
                             let fault = take(&mut settings, &typed);
-                            // Set anew, a field forgets what it has to say.
+                            // A field that is set again clears its error.
                             if fault.is_none() {
                                 desk.settings.set(settings);
                             }
@@ -78,7 +80,7 @@ pub fn PromptForm(
                 }).collect_view()}
             </div>
             <div class="demo__buttons">
-                // One button for both: whoever pressed it by a key is still in it.
+                // One button starts and stops, so that it keeps the keyboard focus.
                 <button type="button" class="button demo__go" class=("button--primary", move || !is_writing.get()) id="write"
                     title="Ctrl+Enter" prop:disabled=flag(move || !is_writing.get() && !desk.can_write())
                     on:click=move |_| if is_writing.get_untracked() { desk.stop() } else { desk.write() }>
@@ -93,7 +95,7 @@ pub fn PromptForm(
     }
 }
 
-/// Keeps what was set for the same page in another language.
-pub fn leave(desk: Desk) -> Callback<()> {
+/// Returns a callback that keeps the settings for the page in another language.
+pub fn leave(desk: DemoContext) -> Callback<()> {
     Callback::new(move |()| browser::keep_demo(&desk.kept().text()))
 }

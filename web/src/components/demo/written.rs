@@ -1,10 +1,10 @@
-//! The text as it comes: a token is a piece that can be pointed at.
+//! The text as it is generated. Each token is an element that can be selected.
 
-use headroom_shared::demo::{End, Token};
+use headroom_protocol::demo::{End, Token};
 use leptos::{ev::KeyboardEvent, html::Div, prelude::*};
 use web_sys::PointerEvent;
 
-use super::Desk;
+use super::DemoContext;
 use crate::{
     browser,
     components::dynamic::{part, words},
@@ -12,14 +12,14 @@ use crate::{
     text::{self, say, t},
 };
 
-/// The text, and the line of what runs it.
+/// The text and the line about its backend.
 #[component]
 pub fn Written(
-    /// The demo.
-    desk: Desk,
+    /// The demo's state.
+    desk: DemoContext,
 ) -> impl IntoView {
     let node = NodeRef::<Div>::new();
-    // What is there stays: a text of two thousand tokens made anew sixty times a second would be no text.
+    // Existing elements stay. Recreating a text of two thousand tokens sixty times per second would be too slow.
     Effect::new(move |shown: Option<(u32, usize)>| {
         let Some(element) = node.get() else { return (0, 0) };
         desk.demo.with(|demo| {
@@ -45,6 +45,7 @@ pub fn Written(
         }
     });
     let cut = Memo::new(move |_| desk.demo.with(Demo::cut));
+    let beyond = Memo::new(move |_| desk.demo.with(Demo::beyond_context));
     let none = Memo::new(move |_| desk.demo.with(|demo| demo.pieces.is_empty()));
     view! {
         <section class="panel demo__text" aria-label=t(text::DEMO_TEXT)>
@@ -52,7 +53,8 @@ pub fn Written(
                 <span class="demo__rate" data-testid="rate">{words(move || desk.demo.with(rate))}</span></h2>
             {part(move || none.get().then(|| view! { <p class="demo__hint">{t(text::DEMO_TEXT_EMPTY)}</p> }))}
             {part(move || cut.get().map(|text| view! { <p class="demo__hint" role="status" data-testid="cut">{say(&text)}</p> }))}
-            // What it says is said when it ends: nobody wants each token read out.
+            {part(move || beyond.get().map(|text| view! { <p class="demo__hint" data-testid="beyond">{say(&text)}</p> }))}
+            // A screen reader announces the text when it ends, and not every token.
             <div class="demo__tokens" id="tokens" data-testid="tokens" role="group" tabindex="0" aria-label=t(text::DEMO_TEXT) node_ref=node
                 on:pointerover=move |event: PointerEvent| desk.pointed.set(index_of(&event))
                 on:pointerleave=move |_| desk.pointed.set(None)
@@ -80,7 +82,7 @@ fn ended(demo: &Demo) -> String {
     }
 }
 
-/// Tinted where the model itself would rather have written something else.
+/// Returns the CSS class of a token: tinted by how improbable the token was.
 fn class(token: &Token) -> &'static str {
     let chosen = token.candidates.iter().find(|(id, ..)| *id == token.id);
     match chosen.map_or(0, |(_, _, millionths)| *millionths) {
@@ -91,8 +93,8 @@ fn class(token: &Token) -> &'static str {
     }
 }
 
-/// Arrow keys go from token to token.
-fn walk(desk: Desk, event: &KeyboardEvent) {
+/// Moves the selection with the arrow keys from token to token.
+fn walk(desk: DemoContext, event: &KeyboardEvent) {
     let at = desk.looked_at_untracked();
     let (first, end) = desk.demo.with_untracked(|demo| {
         let first = demo.pieces.iter().position(|piece| piece.token.is_some()).unwrap_or(demo.pieces.len());
@@ -113,8 +115,8 @@ fn walk(desk: Desk, event: &KeyboardEvent) {
     desk.chosen.set(Some(to));
 }
 
-impl Desk {
-    /// The piece whose alternatives are shown.
+impl DemoContext {
+    /// Returns the index of the token whose candidates are shown.
     pub fn looked_at(self) -> Option<usize> {
         let selected = self.pointed.get().or(self.chosen.get());
         self.demo.with(|demo| demo.looked_at(selected).map(|(index, _)| index))

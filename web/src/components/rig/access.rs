@@ -1,14 +1,17 @@
-//! What stands in the place of the cards while the page is not let in: how to be, or why not.
+//! The panel shown instead of the GPUs while the page has no access, with instructions or the reason.
 
 use leptos::prelude::*;
 
-use super::{Ask, Desk};
+use super::{PageRequest, RigContext};
 use crate::{
     browser,
-    components::dynamic::{IntoPart, part_of, words},
+    components::{
+        coded::coded,
+        dynamic::{IntoPart, part_of, words},
+    },
     state::rig::{
         connection::{Fault, Stage},
-        words as said,
+        messages,
     },
     text::{self, t},
 };
@@ -16,28 +19,28 @@ use crate::{
 /// The command that starts an agent.
 const SERVE: &str = "headroom serve";
 
-/// What is in the way.
+/// The reason why there is no access.
 #[derive(Clone, Debug, PartialEq)]
-enum Closed {
+enum NoAccessReason {
     Unpaired(Option<Fault>),
     Refused(String),
     Mismatch,
     NoAgent,
 }
 
-/// The panel.
+/// The panel shown without access.
 #[component]
 pub fn Access(
-    /// The page.
-    desk: Desk,
+    /// The page's state.
+    desk: RigContext,
 ) -> impl IntoView {
     let closed = move || {
         desk.connection.with(|connection| {
             Some(match &connection.stage {
-                Stage::Unpaired(fault) => Closed::Unpaired(fault.clone()),
-                Stage::Refused { message, .. } => Closed::Refused(message.clone()),
-                Stage::Mismatch(_) => Closed::Mismatch,
-                Stage::NoAgent => Closed::NoAgent,
+                Stage::Unpaired(fault) => NoAccessReason::Unpaired(fault.clone()),
+                Stage::Refused { message, .. } => NoAccessReason::Refused(message.clone()),
+                Stage::Mismatch(_) => NoAccessReason::Mismatch,
+                Stage::NoAgent => NoAccessReason::NoAgent,
                 _ => return None,
             })
         })
@@ -45,14 +48,14 @@ pub fn Access(
     part_of(closed, move |closed| {
         closed.map(|closed| {
             let inside = match closed {
-                Closed::Unpaired(fault) => unpaired(desk, fault).into_part(),
-                Closed::Refused(message) => view! { <p role="alert">{message}</p> }.into_part(),
-                Closed::Mismatch => view! {
+                NoAccessReason::Unpaired(fault) => unpaired(desk, fault).into_part(),
+                NoAccessReason::Refused(message) => view! { <p role="alert">{message}</p> }.into_part(),
+                NoAccessReason::Mismatch => view! {
                     <p>{t(text::RIG_MISMATCH_HINT)}</p>
                     <p><button type="button" class="button button--primary" id="reload" on:click=|_| browser::rig::reload()>{t(text::RIG_RELOAD)}</button></p>
                 }
                 .into_part(),
-                Closed::NoAgent => view! {
+                NoAccessReason::NoAgent => view! {
                     <p>{t(text::RIG_NO_AGENT_LEAD)}</p>
                     <pre class="rig__command" tabindex="0">{SERVE}</pre>
                     <p>{t(text::RIG_NO_AGENT_THEN)}</p>
@@ -64,19 +67,19 @@ pub fn Access(
     })
 }
 
-fn unpaired(desk: Desk, fault: Option<Fault>) -> impl IntoView {
+fn unpaired(desk: RigContext, fault: Option<Fault>) -> impl IntoView {
     let typed = RwSignal::new(String::new());
-    let fault = fault.map(|fault| view! { <p class="rig__fault" role="alert">{said::fault(&fault)}</p> });
+    let fault = fault.map(|fault| view! { <p class="rig__fault" role="alert">{messages::fault(&fault)}</p> });
     let connect = move |event: leptos::ev::SubmitEvent| {
         event.prevent_default();
         let token = typed.get_untracked().trim().to_owned();
         if !token.is_empty() {
-            desk.ask.run(Ask::Token(token));
+            desk.ask.run(PageRequest::Token(token));
         }
     };
     view! {
         {fault}
-        <p>{t(text::RIG_UNPAIRED_LEAD)}</p>
+        <p>{coded(t(text::RIG_UNPAIRED_LEAD))}</p>
         <form class="rig__pair" on:submit=connect>
             <label for="token">{t(text::RIG_TOKEN)}</label>
             <input class="input rig__token" id="token" type="password" autocomplete="off" spellcheck="false" autocapitalize="off"

@@ -1,26 +1,26 @@
-//! What can be asked of the run that is shown: to stop, to go on, to be deleted.
+//! Actions on the shown run: stop, resume, delete.
 
 use leptos::prelude::*;
 
-use super::{Ask, Desk};
+use super::{PageRequest, RigContext};
 use crate::{
     browser::rig::keep_focus,
     components::dynamic::{IntoPart, Part, part, some_words, words},
     state::rig::{
-        Watched,
-        orders::{self, Act},
+        ShownRun,
+        orders::{self, RunAction},
     },
     text::{self, t},
 };
 
-/// A question to a run of the page; followed where something happens.
-fn of<T: Default>(desk: Desk, id: StoredValue<String>, look: impl FnOnce(&Watched) -> T) -> T {
+/// Reads from a watched run, subscribing to events.
+fn of<T: Default>(desk: RigContext, id: StoredValue<String>, look: impl FnOnce(&ShownRun) -> T) -> T {
     let watched = |id: &String| desk.events(|rig| rig.runs.iter().find(|w| w.run.id == *id).map(look));
     id.with_value(watched).unwrap_or_default()
 }
 
-/// The buttons, and what came of pressing them; where this page may only look, why there are none.
-pub fn acts(desk: Desk, id: StoredValue<String>) -> Part {
+/// Renders the buttons and the results of actions. A page without permission shows why there are no buttons.
+pub fn acts(desk: RigContext, id: StoredValue<String>) -> Part {
     let can = Memo::new(move |_| {
         let now_ms = desk.agent_now_ms();
         of(desk, id, |watched| orders::acts(watched, now_ms))
@@ -31,7 +31,7 @@ pub fn acts(desk: Desk, id: StoredValue<String>) -> Part {
         move || of(desk, id, |watched| watched.stopping_ms.is_some()).then(|| t(text::RIG_STOPPING).to_owned());
     let goes = move || is_sure.get().then(|| of(desk, id, |watched| orders::goes_too(&watched.run)));
     let buttons = move || {
-        // What was pressed may be gone, and the keyboard is not to be lost with it.
+        // The pressed button may disappear, so the keyboard focus is restored.
         keep_focus("act-", "#acts");
         let acts = if may_change.get() { can.get() } else { vec![] };
         acts.into_iter().map(|act| button(desk, id, act, is_sure)).collect_view()
@@ -52,18 +52,19 @@ pub fn acts(desk: Desk, id: StoredValue<String>) -> Part {
     .into_part()
 }
 
-/// A button of it. What cannot be taken back takes a second press.
-fn button(desk: Desk, id: StoredValue<String>, act: Act, is_sure: RwSignal<bool>) -> Part {
+/// Renders a button. Deleting requires a second click.
+fn button(desk: RigContext, id: StoredValue<String>, act: RunAction, is_sure: RwSignal<bool>) -> Part {
     let press = move |_| {
-        if act != Act::Delete || is_sure.get_untracked() {
+        if act != RunAction::Delete || is_sure.get_untracked() {
             is_sure.set(false);
-            desk.ask.run(Ask::Act(id.get_value(), act));
+            desk.ask.run(PageRequest::Act(id.get_value(), act));
         } else {
             is_sure.set(true);
         }
     };
-    let name =
-        move || t(if act == Act::Delete && is_sure.get() { text::RIG_DELETE_SURE } else { act.name() }).to_owned();
+    let name = move || {
+        t(if act == RunAction::Delete && is_sure.get() { text::RIG_DELETE_SURE } else { act.name() }).to_owned()
+    };
     view! {
         <button type="button" class="button" id=format!("act-{act:?}").to_ascii_lowercase() on:click=press
             aria-disabled=busy(desk, move || id.get_value())>{words(name)}</button>
@@ -71,13 +72,13 @@ fn button(desk: Desk, id: StoredValue<String>, act: Act, is_sure: RwSignal<bool>
     .into_part()
 }
 
-/// Whether a press of that name is on its way, as an attribute has it.
-pub fn busy(desk: Desk, name: impl Fn() -> String + Send + 'static) -> Box<dyn FnMut() -> Option<String> + Send> {
+/// Returns `aria-disabled` for a button whose action `name` is pending.
+pub fn busy(desk: RigContext, name: impl Fn() -> String + Send + 'static) -> Box<dyn FnMut() -> Option<String> + Send> {
     some_words(move || desk.presses.with(|presses| presses.is_under_way(&name())).then(|| "true".to_owned()))
 }
 
-/// What came of a press of that name: a refusal at once, as it was worded.
-pub fn said(desk: Desk, name: impl Fn() -> String + Copy + Send + 'static) -> Part {
+/// Renders the result of the action `name`. Refusals are announced immediately, in the agent's words.
+pub fn said(desk: RigContext, name: impl Fn() -> String + Copy + Send + 'static) -> Part {
     let of = move |is_refusal: bool| {
         let said = desk.presses.with(|presses| presses.said(&name()));
         said.filter(|(_, refused)| *refused == is_refusal).map(|(words, _)| words)

@@ -1,37 +1,37 @@
-//! What the owner wants to be told of, what energy costs, and whether this browser tells.
+//! The alert rules, the price of energy, and the browser's notifications.
 
 use leptos::{prelude::*, task::spawn_local};
 
-use super::{Ask, Desk, Kept};
+use super::{PageRequest, RigContext, SettingsState};
 use crate::{
-    browser::rig::{Notify, ask_to_notify, keep_focus, notify_state, stop_notifying},
+    browser::rig::{NotificationState, ask_to_notify, keep_focus, notify_state, stop_notifying},
     components::{
         dynamic::{part_of, some_words},
         rig_charts::ZONE,
     },
     state::rig::{
-        alerts::{Form, Kind, Rule},
-        words as said,
+        alerts::{AlertSettingsForm, Kind, Rule},
+        messages, names,
     },
     text::{self, say, t},
 };
 
-/// Alerts that are on, above everything else.
+/// Alerts that are firing, above everything else.
 #[component]
 pub fn Fired(
-    /// The page.
-    desk: Desk,
+    /// The page's state.
+    desk: RigContext,
 ) -> impl IntoView {
     let may_change = desk.may_change;
     let fired = move || {
         desk.events(|rig| {
-            let line = |fired: &headroom_shared::protocol::alert::Fired| {
+            let line = |fired: &headroom_protocol::alert::FiredAlert| {
                 let of = match (&fired.gpu, &fired.run) {
-                    (Some(gpu), _) => said::card_name(rig, gpu),
-                    (None, Some(run)) => said::run_name(rig, run),
+                    (Some(gpu), _) => names::gpu_name(rig, gpu),
+                    (None, Some(run)) => names::run_name(rig, run),
                     (None, None) => String::new(),
                 };
-                (of, said::fired(rig, fired), fired.time_ms, fired.event)
+                (of, messages::fired(rig, fired), fired.time_ms, fired.event)
             };
             rig.fired.iter().map(line).collect::<Vec<_>>()
         })
@@ -46,10 +46,10 @@ pub fn Fired(
                 .map(|(of, words, time_ms, event)| {
                     let since = say(&text::rig_since(ZONE.moment(time_ms, false)));
                     let dismiss = format!("{}: {of} {words}", t(text::RIG_DISMISS));
-                    // One of a history that is paused has no number yet to be named by.
+                    // While history is paused, an alert has no event id by which it could be dismissed.
                     let button = (may_change && event != 0).then(|| view! {
                         <button type="button" class="button button--quiet" id=format!("dismiss-{event}") aria-label=dismiss
-                            on:click=move |_| desk.ask.run(Ask::Dismiss(event))>{t(text::RIG_DISMISS)}</button>
+                            on:click=move |_| desk.ask.run(PageRequest::Dismiss(event))>{t(text::RIG_DISMISS)}</button>
                     });
                     view! { <li><span><strong>{of}</strong> " " {words} " · " {since}</span> {button}</li> }
                 })
@@ -65,15 +65,15 @@ pub fn Fired(
     )
 }
 
-/// The form.
+/// The form of alert settings.
 #[component]
 pub fn Alerts(
-    /// The page.
-    desk: Desk,
+    /// The page's state.
+    desk: RigContext,
 ) -> impl IntoView {
     let may_change = desk.may_change;
-    let waits = move || desk.kept.with(|kept| matches!(kept, Kept::Unknown | Kept::NotFetched(_)));
-    // Made anew where other settings fill it, and not while a person types.
+    let waits = move || desk.kept.with(|kept| matches!(kept, SettingsState::Unknown | SettingsState::NotFetched(_)));
+    // Rebuilt when other settings fill the form, and not while the user types.
     let filled = move || (desk.form.with(|form| form.n_fills), !may_change.get() || waits());
     view! {
         <section class="panel alerts" aria-labelledby="alerts-title" data-testid="alerts">
@@ -88,19 +88,19 @@ pub fn Alerts(
     }
 }
 
-fn form(desk: Desk, is_closed: bool) -> impl IntoView {
+fn form(desk: RigContext, is_closed: bool) -> impl IntoView {
     let price_fault = RwSignal::new(false);
     let try_save = move || {
         let is_made = desk.form.with_untracked(|form| form.made().is_some());
         price_fault.set(!is_made);
         if is_made {
-            desk.ask.run(Ask::Save);
+            desk.ask.run(PageRequest::Save);
         }
     };
     let save = move |event: leptos::ev::SubmitEvent| {
         event.prevent_default();
-        // Who changes what was changed elsewhere chooses first.
-        if !desk.form.with_untracked(Form::has_conflict) {
+        // After a conflicting change on another device, the user has to choose first.
+        if !desk.form.with_untracked(AlertSettingsForm::has_conflict) {
             try_save();
         }
     };
@@ -111,10 +111,10 @@ fn form(desk: Desk, is_closed: bool) -> impl IntoView {
     });
     let said = move || {
         desk.kept.with(|kept| match kept {
-            Kept::Unknown | Kept::Fetched => None,
-            Kept::Saved => Some(t(text::RIG_SAVED).to_owned()),
-            Kept::NotFetched(message) => Some(say(&text::rig_settings_failed(message.as_str()))),
-            Kept::NotSaved(message) => Some(say(&text::rig_not_saved(message.as_str()))),
+            SettingsState::Unknown | SettingsState::Fetched => None,
+            SettingsState::Saved => Some(t(text::RIG_SAVED).to_owned()),
+            SettingsState::NotFetched(message) => Some(say(&text::rig_settings_failed(message.as_str()))),
+            SettingsState::NotSaved(message) => Some(say(&text::rig_not_saved(message.as_str()))),
         })
     };
     let (price, currency) = desk.form.with_untracked(|form| (form.price.clone(), form.currency.clone()));
@@ -140,20 +140,20 @@ fn form(desk: Desk, is_closed: bool) -> impl IntoView {
     }
 }
 
-/// What a person is asked where another device was faster.
-fn conflict(desk: Desk, save: impl Fn() + Copy + Send + 'static) -> impl IntoView {
-    let has_conflict = move || desk.form.with(Form::has_conflict);
+/// Renders the choice after a conflicting change on another device.
+fn conflict(desk: RigContext, save: impl Fn() + Copy + Send + 'static) -> impl IntoView {
+    let has_conflict = move || desk.form.with(AlertSettingsForm::has_conflict);
     part_of(has_conflict, move |has_conflict| {
         has_conflict.then(|| {
             let keep = move |_| {
                 keep_focus("keep-", "#save");
-                desk.form.update(Form::keep_mine);
+                desk.form.update(AlertSettingsForm::keep_mine);
                 save();
             };
             let take = move |_| {
                 keep_focus("take-", "#save");
-                desk.form.update(Form::take_theirs);
-                desk.kept.set(Kept::Fetched);
+                desk.form.update(AlertSettingsForm::take_theirs);
+                desk.kept.set(SettingsState::Fetched);
             };
             view! {
                 <div class="rig__trouble" role="alert" data-testid="conflict">
@@ -168,8 +168,8 @@ fn conflict(desk: Desk, save: impl Fn() + Copy + Send + 'static) -> impl IntoVie
     })
 }
 
-/// A kind of rule: whether there is any, and the number of each.
-fn kind_of_rule(kind: Kind, form: RwSignal<Form>, is_closed: bool) -> impl IntoView {
+/// Renders a kind of alert rule: a switch, and the threshold of each rule.
+fn kind_of_rule(kind: Kind, form: RwSignal<AlertSettingsForm>, is_closed: bool) -> impl IntoView {
     let (rules, has_room) = form.with_untracked(|form| (form.of(kind), form.has_room()));
     let id = format!("rule-{kind:?}").to_ascii_lowercase();
     let is_on = !rules.is_empty();
@@ -180,7 +180,7 @@ fn kind_of_rule(kind: Kind, form: RwSignal<Form>, is_closed: bool) -> impl IntoV
         .filter(|_| has_number)
         .enumerate()
         .map(|(at, rule)| {
-            // The first is called so whatever its place among all.
+            // The first rule's id is the same at any position among all rules.
             let id = if at == 0 { format!("{id}-number") } else { format!("{id}-number-{}", rule.id) };
             number(rule, id, form, is_closed, is_one_of_several)
         })
@@ -208,7 +208,7 @@ fn kind_of_rule(kind: Kind, form: RwSignal<Form>, is_closed: bool) -> impl IntoV
     }
 }
 
-fn number(rule: Rule, id: String, form: RwSignal<Form>, is_closed: bool, may_go: bool) -> impl IntoView {
+fn number(rule: Rule, id: String, form: RwSignal<AlertSettingsForm>, is_closed: bool, may_go: bool) -> impl IntoView {
     let kind = rule.kind;
     let (unit, [_, least, most]) = kind.number().unwrap_or_default();
     let remove = (may_go && !is_closed).then(|| {
@@ -233,12 +233,12 @@ fn number(rule: Rule, id: String, form: RwSignal<Form>, is_closed: bool, may_go:
     }
 }
 
-/// Whether this browser tells, and how to change that.
+/// The state of this browser's notifications, with a button to change it.
 #[component]
 fn Browser() -> impl IntoView {
     let state = RwSignal::new(notify_state());
     let press = move |_| {
-        if state.get_untracked() == Notify::On {
+        if state.get_untracked() == NotificationState::On {
             stop_notifying();
             state.set(notify_state());
         } else {
@@ -247,16 +247,17 @@ fn Browser() -> impl IntoView {
     };
     let words = move || {
         let words = match state.get() {
-            Notify::On => text::RIG_NOTIFY_ON,
-            Notify::Denied => text::RIG_NOTIFY_DENIED,
-            Notify::Never => text::RIG_NOTIFY_INSECURE,
-            Notify::Off => return None,
+            NotificationState::On => text::RIG_NOTIFY_ON,
+            NotificationState::Denied => text::RIG_NOTIFY_DENIED,
+            NotificationState::Never => text::RIG_NOTIFY_INSECURE,
+            NotificationState::Off => return None,
         };
         Some(t(words).to_owned())
     };
-    let can = move || matches!(state.get(), Notify::On | Notify::Off);
-    let label =
-        move || Some(t(if state.get() == Notify::On { text::RIG_NOTIFY_STOP } else { text::RIG_NOTIFY }).to_owned());
+    let can = move || matches!(state.get(), NotificationState::On | NotificationState::Off);
+    let label = move || {
+        Some(t(if state.get() == NotificationState::On { text::RIG_NOTIFY_STOP } else { text::RIG_NOTIFY }).to_owned())
+    };
     view! {
         <div class="alerts__browser" data-testid="notify">
             {part_of(can, move |can| can.then(|| view! {

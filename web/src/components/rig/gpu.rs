@@ -1,85 +1,90 @@
-//! A card: its memory as a bar with the predicted peak marked on it, and what it is doing, each with its last minute.
+//! A GPU: its memory as a bar with the predicted peak, and its activity, each with the last minute.
 
-use headroom_shared::protocol::{gpu::Sample, history::Metric, reading::Reading};
+use headroom_protocol::{gpu::Sample, history::Metric, reading::Reading};
 use leptos::prelude::*;
 
-use super::Desk;
+use super::RigContext;
 use crate::{
     browser,
-    components::dynamic::{IntoPart, Part, flag, part_of, some_words, words},
+    components::{
+        coded::coded,
+        dynamic::{IntoPart, Part, flag, part_of, some_words, words},
+    },
     state::{
         format,
         rig::{
             Rig,
-            card::{self, Card, SPARKS},
+            gpu::{self, MonitoredGpu, SPARKS},
             link::plan_for,
+            names,
             processes::predicted_bytes,
-            spark, words as said,
+            spark, values,
         },
     },
     text::{self, Key, say, t},
 };
 
-/// Units across a bar.
+/// Width of a bar in drawing units.
 const BAR_WIDTH: f64 = 1000.0;
-/// Watts at the top of a card's sparkline where its limit is not known.
+/// Top of the power sparkline in watts, if the GPU's limit is not known.
 const WATTS: f64 = 300.0;
-/// Degrees at the top.
+/// Top of the temperature sparkline in degrees Celsius.
 const CELSIUS: f64 = 100.0;
 
-/// All cards.
+/// The list of all GPUs.
 #[component]
 pub fn Gpus(
-    /// The page.
-    desk: Desk,
+    /// The page's state.
+    desk: RigContext,
 ) -> impl IntoView {
-    // Rows are made anew where a card comes, goes, is lost or split, and never for a reading.
-    let cards = move || {
-        let of = |rig: &Rig, card: &Card| (card.gpu.uuid.clone(), card.gpu.present, plan_for(rig, card).is_some());
-        desk.about(|rig| rig.cards.iter().map(|card| of(rig, card)).collect::<Vec<_>>())
+    // Rows are rebuilt if a GPU is added, removed, lost or partitioned, and not for a reading.
+    let gpus = move || {
+        let of =
+            |rig: &Rig, gpu: &MonitoredGpu| (gpu.info.uuid.clone(), gpu.info.present, plan_for(rig, gpu).is_some());
+        desk.about(|rig| rig.gpus.iter().map(|gpu| of(rig, gpu)).collect::<Vec<_>>())
     };
-    part_of(cards, move |cards| {
+    part_of(gpus, move |gpus| {
         let rows: Vec<_> =
-            cards.into_iter().map(|(uuid, present, can_plan)| row(desk, uuid, present, can_plan)).collect();
+            gpus.into_iter().map(|(uuid, present, can_plan)| row(desk, uuid, present, can_plan)).collect();
         (!rows.is_empty()).then(|| view! { <section class="gpus" aria-label=t(text::RIG_CARDS)>{rows}</section> })
     })
 }
 
-/// A question to one card; followed ten times a second.
-fn of<T>(desk: Desk, uuid: &str, look: impl FnOnce(&Rig, &Card) -> T) -> Option<T> {
-    desk.fast(|rig| rig.card(uuid).map(|card| look(rig, card)))
+/// Reads from a GPU's state, subscribing up to ten times per second.
+fn of<T>(desk: RigContext, uuid: &str, look: impl FnOnce(&Rig, &MonitoredGpu) -> T) -> Option<T> {
+    desk.fast(|rig| rig.gpu(uuid).map(|gpu| look(rig, gpu)))
 }
 
-fn row(desk: Desk, uuid: String, present: bool, can_plan: bool) -> Part {
-    let name = desk.look(|rig| said::card_name(rig, &uuid));
+fn row(desk: RigContext, uuid: String, present: bool, can_plan: bool) -> Part {
+    let name = desk.look(|rig| names::gpu_name(rig, &uuid));
     let label = name.clone();
     let id = StoredValue::new(uuid.clone());
     let note = move || {
         id.with_value(|uuid| {
-            of(desk, uuid, |_, card| {
-                // What a lost card did last says nothing of now.
-                let sample = card.sample.as_ref().filter(|_| present);
-                sample.and_then(|s| s.throttle.get()).map(|bits| said::throttled(*bits))
+            of(desk, uuid, |_, gpu| {
+                // The last reading of a lost GPU says nothing about its present state.
+                let sample = gpu.sample.as_ref().filter(|_| present);
+                sample.and_then(|s| s.throttle.get()).map(|bits| values::throttled(*bits))
             })
         })
         .flatten()
         .filter(|words| !words.is_empty())
     };
-    // A link as any other, which a second window takes too: once a second it says how the card is now.
+    // An ordinary link, which can be opened in a second window. Its state of the GPU is updated once per second.
     let plan = move || {
-        let fragment = id.with_value(|uuid| desk.slow(|rig| rig.card(uuid).and_then(|card| plan_for(rig, card))));
+        let fragment = id.with_value(|uuid| desk.slow(|rig| rig.gpu(uuid).and_then(|gpu| plan_for(rig, gpu))));
         format!("./{}#{}", browser::query(), fragment.unwrap_or_default())
     };
     let body = if present {
         view! {
             {memory(desk, id)}
-            {cell(desk, id, 1, |sample| said::reading(Some(&sample.utilization_percent), |p| said::value(*p as f64, 0, "%")))}
-            {cell(desk, id, 2, |sample| said::reading(Some(&sample.power_watts), |watts| said::value(*watts, 0, "W")))}
-            {cell(desk, id, 3, |sample| said::reading(Some(&sample.temperature_celsius), |c| said::value(*c as f64, 0, "°C")))}
+            {cell(desk, id, 1, |sample| values::reading(Some(&sample.utilization_percent), |p| values::value(*p as f64, 0, "%")))}
+            {cell(desk, id, 2, |sample| values::reading(Some(&sample.power_watts), |watts| values::value(*watts, 0, "W")))}
+            {cell(desk, id, 3, |sample| values::reading(Some(&sample.temperature_celsius), |c| values::value(*c as f64, 0, "°C")))}
         }
         .into_part()
     } else {
-        view! { <p class="gpu__lost" role="alert">{t(text::RIG_LOST_LEAD)}</p> }.into_part()
+        view! { <p class="gpu__lost" role="alert">{coded(t(text::RIG_LOST_LEAD))}</p> }.into_part()
     };
     view! {
         <article class="gpu panel" class:gpu--lost=!present data-testid="gpu" data-uuid=uuid aria-label=label>
@@ -95,20 +100,19 @@ fn row(desk: Desk, uuid: String, present: bool, can_plan: bool) -> Part {
     .into_part()
 }
 
-/// What is read besides, in one line, once a second; of what is not given, why.
-fn facts(desk: Desk, id: StoredValue<String>) -> String {
-    let of = |rig: &Rig, uuid: &str| rig.card(uuid).filter(|card| card.gpu.present).map(card::facts);
+/// Returns the other readings in one line, updated once per second, with the reason if a reading is missing.
+fn facts(desk: RigContext, id: StoredValue<String>) -> String {
+    let of = |rig: &Rig, uuid: &str| rig.gpu(uuid).filter(|gpu| gpu.info.present).map(gpu::facts);
     id.with_value(|uuid| desk.slow(|rig| of(rig, uuid))).unwrap_or_default().join(" · ")
 }
 
-fn memory(desk: Desk, id: StoredValue<String>) -> Part {
-    let ask = move |look: fn(&Rig, &Card) -> Option<f64>| id.with_value(|uuid| of(desk, uuid, look)).flatten();
-    let used =
-        move || ask(|_, card| share(card, card.sample.as_ref()?.memory_used_bytes.get().copied()?)).unwrap_or(0.0);
-    let mark = move || ask(|rig, card| share(card, predicted_bytes(rig, card)?));
+fn memory(desk: RigContext, id: StoredValue<String>) -> Part {
+    let ask = move |look: fn(&Rig, &MonitoredGpu) -> Option<f64>| id.with_value(|uuid| of(desk, uuid, look)).flatten();
+    let used = move || ask(|_, gpu| share(gpu, gpu.sample.as_ref()?.memory_used_bytes.get().copied()?)).unwrap_or(0.0);
+    let mark = move || ask(|rig, gpu| share(gpu, predicted_bytes(rig, gpu)?));
     let is_over = move || mark().is_some_and(|mark| mark > 1.0);
     let width = move || number(used().min(1.0) * BAR_WIDTH);
-    // Beyond the card's end the mark stays at it.
+    // A peak beyond the GPU's capacity is marked at the end of the bar.
     let at = move || mark().map_or_else(|| "-9".to_owned(), |mark| number(mark.min(0.996) * BAR_WIDTH));
     let predicted = move || {
         let bytes = id.with_value(|uuid| of(desk, uuid, predicted_bytes)).flatten()?;
@@ -117,10 +121,10 @@ fn memory(desk: Desk, id: StoredValue<String>) -> Part {
     };
     let said_used = move || {
         let words = id.with_value(|uuid| {
-            of(desk, uuid, |_, card| {
-                let used = card.sample.as_ref().map(|sample| &sample.memory_used_bytes);
-                let used = said::reading(used, |bytes| format::size(*bytes));
-                let total = said::reading(Some(&card.gpu.memory_total_bytes), |bytes| format::size(*bytes));
+            of(desk, uuid, |_, gpu| {
+                let used = gpu.sample.as_ref().map(|sample| &sample.memory_used_bytes);
+                let used = values::reading(used, |bytes| format::size(*bytes));
+                let total = values::reading(Some(&gpu.info.memory_total_bytes), |bytes| format::size(*bytes));
                 say(&text::rig_memory_of(used, total))
             })
         });
@@ -141,19 +145,19 @@ fn memory(desk: Desk, id: StoredValue<String>) -> Part {
     .into_part()
 }
 
-fn share(card: &Card, bytes: u64) -> Option<f64> {
-    Some(bytes as f64 / card.total_bytes()? as f64)
+fn share(gpu: &MonitoredGpu, bytes: u64) -> Option<f64> {
+    Some(bytes as f64 / gpu.total_bytes()? as f64)
 }
 
 fn number(value: f64) -> String {
-    headroom_shared::decimal::fixed(value, 1)
+    headroom_text::decimal::fixed(value, 1)
 }
 
 const NAMES: [Key; 4] = [text::RIG_MEMORY, text::RIG_UTILIZATION, text::RIG_POWER, text::RIG_TEMPERATURE];
 
-fn cell(desk: Desk, id: StoredValue<String>, which: usize, look: fn(&Sample) -> String) -> Part {
+fn cell(desk: RigContext, id: StoredValue<String>, which: usize, look: fn(&Sample) -> String) -> Part {
     let value = move || {
-        let value = id.with_value(|uuid| of(desk, uuid, |_, card| card.sample.as_ref().map(look)));
+        let value = id.with_value(|uuid| of(desk, uuid, |_, gpu| gpu.sample.as_ref().map(look)));
         value.flatten().unwrap_or_else(|| t(text::RIG_NOT_YET).to_owned())
     };
     view! {
@@ -165,11 +169,11 @@ fn cell(desk: Desk, id: StoredValue<String>, which: usize, look: fn(&Sample) -> 
     .into_part()
 }
 
-/// What is at the top of a card's sparkline.
-fn top(card: &Card, metric: Metric) -> f64 {
+/// Returns the value at the top of a GPU's sparkline.
+fn top(gpu: &MonitoredGpu, metric: Metric) -> f64 {
     match metric {
-        Metric::MemoryUsed => card.total_bytes().unwrap_or(1) as f64,
-        Metric::Power => match card.gpu.power_limit_watts {
+        Metric::MemoryUsed => gpu.total_bytes().unwrap_or(1) as f64,
+        Metric::Power => match gpu.info.power_limit_watts {
             Reading::Is(watts) if watts > 0.0 => watts,
             _ => WATTS,
         },
@@ -178,10 +182,10 @@ fn top(card: &Card, metric: Metric) -> f64 {
     }
 }
 
-fn sparkline(desk: Desk, id: StoredValue<String>, which: usize) -> Part {
+fn sparkline(desk: RigContext, id: StoredValue<String>, which: usize) -> Part {
     let path = move || {
         let path =
-            id.with_value(|uuid| of(desk, uuid, |_, card| spark::path(&card.recent, which, top(card, SPARKS[which]))));
+            id.with_value(|uuid| of(desk, uuid, |_, gpu| spark::path(&gpu.recent, which, top(gpu, SPARKS[which]))));
         path.unwrap_or_default()
     };
     view! {

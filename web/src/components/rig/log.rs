@@ -1,26 +1,26 @@
-//! What happened since the page was opened, newest first.
+//! The events since the page was opened, newest first.
 
 use leptos::prelude::*;
 
-use super::Desk;
+use super::RigContext;
 use crate::{
     components::{
         dynamic::{IntoPart, part_of},
         rig_charts::ZONE,
     },
-    state::rig::words as said,
+    state::rig::messages,
     text::{self, t},
 };
 
-/// The list.
+/// The list of events.
 #[component]
 pub fn Log(
-    /// The page.
-    desk: Desk,
+    /// The page's state.
+    desk: RigContext,
 ) -> impl IntoView {
     let lines = move || {
         desk.events(|rig| {
-            rig.log.iter().filter_map(|event| Some((event.time_ms, said::event(rig, event)?))).collect::<Vec<_>>()
+            rig.log.iter().filter_map(|event| Some((event.time_ms, messages::event(rig, event)?))).collect::<Vec<_>>()
         })
     };
     view! {

@@ -1,9 +1,9 @@
-//! The losses of the run that is shown, and of those beside it: which they are, and where their configs differ.
+//! The losses of the shown run and of the runs compared with it, and the differences between their configs.
 
-use headroom_shared::protocol::run::Run;
+use headroom_protocol::run::Run;
 use leptos::prelude::*;
 
-use super::Desk;
+use super::RigContext;
 use crate::{
     browser::rig::keep_focus,
     components::{
@@ -11,7 +11,7 @@ use crate::{
         rig_charts::{LossChart, ZONE},
     },
     state::rig::{
-        Watched,
+        ShownRun,
         compare::{Differences, differences},
         names::listed,
         run::without_losses,
@@ -19,20 +19,20 @@ use crate::{
     text::{self, say, t},
 };
 
-/// The chart, and what is to be compared.
-pub fn losses(desk: Desk, id: StoredValue<String>) -> Part {
+/// Renders the loss chart and the comparison.
+pub fn losses(desk: RigContext, id: StoredValue<String>) -> Part {
     let losses = Signal::derive(move || {
-        // Drawn again with what is beside it.
+        // Redrawn when the compared runs change.
         desk.compared.track();
         id.with_value(|id| {
-            let found = |watched: &Watched| watched.losses.clone();
+            let found = |watched: &ShownRun| watched.losses.clone();
             desk.events(|rig| rig.runs.iter().find(|watched| watched.run.id == *id).map(found)).unwrap_or_default()
         })
     });
     let others = Signal::derive(move || {
         id.with_value(|id| desk.events(|rig| desk.compared.with(|compared| compared.others(rig, id, ZONE))))
     });
-    // A run that printed none is something else than one of which they are not here yet.
+    // Distinguishes a run without losses from one whose losses are not loaded yet.
     let none = Signal::derive(move || {
         let is_whole = id.with_value(|id| {
             desk.events(|rig| rig.runs.iter().any(|watched| watched.run.id == *id && watched.is_whole))
@@ -44,7 +44,7 @@ pub fn losses(desk: Desk, id: StoredValue<String>) -> Part {
         }
     });
     let forget = Callback::new(move |other: String| desk.compared.update(|compared| compared.remove(&other)));
-    // An empty plot is a place for what may come, or for others.
+    // An empty chart is shown only if losses may follow or other runs are compared.
     let without = move || {
         let of = |id: &String| {
             desk.events(|rig| rig.runs.iter().find(|watched| watched.run.id == *id).and_then(without_losses))
@@ -65,18 +65,18 @@ pub fn losses(desk: Desk, id: StoredValue<String>) -> Part {
     .into_part()
 }
 
-/// Another run to compare with; nothing where there is none, or no room.
-fn choice(desk: Desk, id: StoredValue<String>) -> Part {
+/// Renders the list of runs to compare with; empty if there are none or the limit is reached.
+fn choice(desk: RigContext, id: StoredValue<String>) -> Part {
     let choices = move || {
         let compared = desk.compared.get();
-        let is_new = |watched: &&Watched| {
+        let is_new = |watched: &&ShownRun| {
             let Run { id: of, last, last_evaluation, .. } = &watched.run;
-            // What printed no loss has nothing to compare.
+            // A run without losses cannot be compared.
             (last.is_some() || last_evaluation.is_some())
                 && id.with_value(|id| id != of && compared.beside(id).all(|other| other != of))
         };
         desk.events(|rig| {
-            let choice = |watched: &Watched| (watched.run.id.clone(), listed(rig, &watched.run, ZONE));
+            let choice = |watched: &ShownRun| (watched.run.id.clone(), listed(rig, &watched.run, ZONE));
             match compared.has_room() {
                 true => rig.runs.iter().filter(is_new).map(choice).collect::<Vec<_>>(),
                 false => vec![],
@@ -100,8 +100,8 @@ fn choice(desk: Desk, id: StoredValue<String>) -> Part {
     .into_part()
 }
 
-/// Where the configs of all that are drawn differ.
-fn table(desk: Desk, id: StoredValue<String>) -> Part {
+/// Renders a table of the differences between the configs of the drawn runs.
+fn table(desk: RigContext, id: StoredValue<String>) -> Part {
     let found = move || {
         let compared = desk.compared.get();
         let ids: Vec<String> = id.with_value(|id| std::iter::once(id).chain(compared.beside(id)).cloned().collect());

@@ -1,4 +1,4 @@
-//! Other rigs, as links: each opens its own page.
+//! Links to other rigs, each of which opens its own page.
 
 use leptos::prelude::*;
 
@@ -9,7 +9,7 @@ use crate::{
     text::{self, say, t},
 };
 
-/// The list, and a field for one more.
+/// The list of other rigs, with a field to add one.
 #[component]
 pub fn Neighbours() -> impl IntoView {
     let links = RwSignal::new(read(&kept_neighbours()));

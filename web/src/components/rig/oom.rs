@@ -1,29 +1,32 @@
-//! A run that died of an out-of-memory error: what its watcher made of the message, what it printed, and the way to the
-//! page that simulates the run anew, with every change. That page's program is as large as this one's, and seldom needed.
+//! A run that ran out of memory: the watcher's diagnosis, the printed message, and a link to the page that simulates
+//! the run.
+//!
+//! That page also offers every fix. Its program is as large as this one's and seldom needed, so it is not included
+//! here.
 
-use headroom_shared::protocol::run::Diagnosis;
+use headroom_protocol::run::Diagnosis;
 use leptos::prelude::*;
 
-use super::Desk;
+use super::RigContext;
 use crate::{
     browser,
     components::dynamic::part_of,
     text::{self, t},
 };
 
-/// The panel, where there is such a message.
+/// The panel of an out-of-memory error, if the run has one.
 #[component]
 pub fn Oom(
-    /// The page.
-    desk: Desk,
-    /// The run.
+    /// The page's state.
+    desk: RigContext,
+    /// Id of the run.
     id: StoredValue<String>,
 ) -> impl IntoView {
     let message = move || {
         id.with_value(|id| {
             desk.events(|rig| {
                 let run = &rig.runs.iter().find(|watched| watched.run.id == *id)?.run;
-                // A config that the run contradicts explains nothing of it.
+                // A config that contradicts the run's output cannot explain its failure.
                 let config = run.config.clone().filter(|_| run.contradiction.is_none());
                 Some((run.oom.clone()?, config.unwrap_or_default(), run.diagnosis.clone()))
             })
@@ -35,7 +38,7 @@ pub fn Oom(
 fn panel(message: String, config: String, diagnosis: Option<Diagnosis>) -> impl IntoView {
     let printed = message.clone();
     let said = diagnosis.map(|diagnosis| {
-        // English where its watcher knew no other.
+        // English if the watcher has no text in the page's language.
         let said = diagnosis.worded(&browser::language());
         view! {
             <div lang=said.language data-testid="diagnosis">

@@ -1,10 +1,10 @@
-//! A run to start: which config, on what data, by which device; and the runs that wait for their cards.
+//! The form to start a run with a config, a data set and a device, and the queued runs.
 
-use headroom_shared::protocol::run::{Device, Training};
+use headroom_protocol::run::{Device, Training};
 use leptos::prelude::*;
 
 use super::{
-    Ask, Desk,
+    PageRequest, RigContext,
     acts::{busy, said},
 };
 use crate::{
@@ -13,41 +13,43 @@ use crate::{
         dynamic::{IntoPart, Part, part, part_of, words},
         rig_charts::ZONE,
     },
-    state::rig::orders::{Act, Allowed, START, Waiting, choose_config, listed, queue},
+    state::rig::orders::{LaunchOptions, QueuedRun, RunAction, START, choose_config, listed, queue},
     text::{self, Key, say, t},
 };
 
-/// The command that allows it.
+/// The command that permits to start runs.
 const ALLOW: &str = "headroom serve --train FOLDER";
-/// Choices of a list at most: more nobody reads.
+/// Maximum number of choices in a list; a longer list is not usable.
 const CHOICES_MAX: usize = 500;
-/// Letters of a run's name at most, as the agent takes it.
+/// Maximum number of characters of a run's name, as the agent accepts it.
 const NAME_MAX: &str = "60";
 
-/// The panel.
+/// The panel to start runs.
 #[component]
 pub fn Orders(
-    /// The page.
-    desk: Desk,
+    /// The page's state.
+    desk: RigContext,
 ) -> impl IntoView {
     let may_change = desk.may_change;
     let waiting = move || (desk.events(|rig| queue(rig, ZONE)), may_change.get());
     let form = move || match (may_change.get(), desk.allowed.get()) {
         (false, _) => view! { <p class="rig__hint">{t(text::RIG_MAY_NOT)}</p> }.into_part(),
-        (true, Allowed::Unknown) => ().into_part(),
-        (true, Allowed::Failed(why)) => {
+        (true, LaunchOptions::Unknown) => ().into_part(),
+        (true, LaunchOptions::Failed(why)) => {
             view! { <p class="rig__fault" role="alert">{say(&text::rig_training_failed(why))}</p> }.into_part()
         }
-        // The agent names the command where none was given; then the page says it in its own language.
-        (true, Allowed::Is(Training { unavailable: Some(why), .. })) if why.contains(ALLOW) => view! {
-            <p class="rig__hint">{t(text::RIG_START_NOT)}</p>
-            <pre class="rig__command" tabindex="0">{ALLOW}</pre>
+        // The page has a longer text for this reason, with the command set apart.
+        (true, LaunchOptions::Is(Training { unavailable: Some(why), .. })) if why.is(text::NO_FOLDER_ALLOWED) => {
+            view! {
+                <p class="rig__hint">{t(text::RIG_START_NOT)}</p>
+                <pre class="rig__command" tabindex="0">{ALLOW}</pre>
+            }
+            .into_part()
         }
-        .into_part(),
-        (true, Allowed::Is(Training { unavailable: Some(why), .. })) => {
-            view! { <p class="rig__hint">{why}</p> }.into_part()
+        (true, LaunchOptions::Is(Training { unavailable: Some(why), .. })) => {
+            view! { <p class="rig__hint">{text::message(&why)}</p> }.into_part()
         }
-        (true, Allowed::Is(training)) => order(desk, training),
+        (true, LaunchOptions::Is(training)) => order(desk, training),
     };
     view! {
         <section class="panel orders" aria-labelledby="orders-title" data-testid="orders">
@@ -66,11 +68,11 @@ pub fn Orders(
     }
 }
 
-/// The form. What is chosen is the page's, so that it outlives the form.
-fn order(desk: Desk, training: Training) -> Part {
+/// Renders the form. The choices are kept in the page's state, so they outlive the form.
+fn order(desk: RigContext, training: Training) -> Part {
     let start = move |event: leptos::ev::SubmitEvent| {
         event.prevent_default();
-        desk.ask.run(Ask::Start);
+        desk.ask.run(PageRequest::Start);
     };
     let config = move || desk.order.with(|order| order.config.clone());
     let name = move || desk.order.with(|order| order.name.clone()).unwrap_or_default();
@@ -80,7 +82,7 @@ fn order(desk: Desk, training: Training) -> Part {
     let devices = listed(&training.devices);
     let unable: Vec<_> = devices
         .iter()
-        .filter_map(|device| device.unavailable.as_ref().map(|why| format!("{}: {why}", device.label)))
+        .filter_map(|device| device.unavailable.as_ref().map(|why| format!("{}: {}", device.label, text::message(why))))
         .map(|said| view! { <p class="rig__hint" data-testid="unavailable">{said}</p> })
         .collect();
     let chosen = desk.order.get_untracked();
@@ -90,7 +92,7 @@ fn order(desk: Desk, training: Training) -> Part {
     view! {
         <form class="orders__form" on:submit=start novalidate>
             {select("start-config", text::RIG_CONFIG, configs, Some(&chosen.config), take_config)}
-            // A config brings its data set and its device.
+            // A new config also sets the data set and the device.
             {part_of(config, move |_| {
                 let order = desk.order.get_untracked();
                 view! {
@@ -113,7 +115,7 @@ fn order(desk: Desk, training: Training) -> Part {
     .into_part()
 }
 
-/// A list to choose from, with what cannot be chosen.
+/// Renders a drop-down list, including choices that are disabled.
 fn select(id: &'static str, label: Key, choices: Vec<Device>, chosen: Option<&str>, take: Callback<String>) -> Part {
     let options: Vec<_> = choices
         .into_iter()
@@ -132,14 +134,14 @@ fn select(id: &'static str, label: Key, choices: Vec<Device>, chosen: Option<&st
     .into_part()
 }
 
-/// A run that waits.
-fn waits(desk: Desk, run: Waiting, may_change: bool) -> Part {
+/// Renders a queued run.
+fn waits(desk: RigContext, run: QueuedRun, may_change: bool) -> Part {
     let id = StoredValue::new(run.id.clone());
     let remove = may_change.then(|| {
         view! {
             <button type="button" class="button" id=format!("wait-{}", run.id) aria-label=say(&text::rig_remove(run.name.as_str()))
                 aria-disabled=busy(desk, move || id.get_value())
-                on:click=move |_| desk.ask.run(Ask::Act(id.get_value(), Act::Remove))>{t(text::RIG_RULE_REMOVE)}</button>
+                on:click=move |_| desk.ask.run(PageRequest::Act(id.get_value(), RunAction::Remove))>{t(text::RIG_RULE_REMOVE)}</button>
         }
     });
     view! {

@@ -1,22 +1,22 @@
-//! Who uses the cards.
+//! The processes that use the GPUs.
 
 use leptos::prelude::*;
 
-use super::Desk;
+use super::RigContext;
 use crate::{
     components::dynamic::{IntoPart, part_of},
     state::rig::{
         processes::{Row, rows, why_none},
-        words as said,
+        values,
     },
     text::{self, say, t},
 };
 
-/// The table.
+/// The table of processes.
 #[component]
 pub fn Processes(
-    /// The page.
-    desk: Desk,
+    /// The page's state.
+    desk: RigContext,
 ) -> impl IntoView {
     view! {
         <section class="panel" aria-labelledby="processes-title">
@@ -25,7 +25,7 @@ pub fn Processes(
                 true => {
                     let none = why.map_or_else(
                         || t(text::RIG_NO_PROCESSES).to_owned(),
-                        |why| say(&text::rig_processes_missing(said::why(why))),
+                        |why| say(&text::rig_processes_missing(values::why(why))),
                     );
                     view! { <p class="rig__hint" data-testid="no-processes">{none}</p> }.into_part()
                 }
@@ -36,12 +36,12 @@ pub fn Processes(
 }
 
 fn table(rows: Vec<Row>) -> impl IntoView {
-    let has_cards = rows.iter().any(|row| !row.card.is_empty());
+    let has_gpus = rows.iter().any(|row| !row.gpu.is_empty());
     let rows: Vec<_> = rows
         .into_iter()
         .map(|row| {
             let run = row.run.map(|run| view! { <span class="processes__run">{run}</span> });
-            let width = headroom_shared::decimal::fixed(row.percent, 1);
+            let width = headroom_text::decimal::fixed(row.percent, 1);
             view! {
                 <tr role="row" data-pid=row.pid.to_string()>
                     <td role="cell" class="processes__memory" class=("processes__memory--none", !row.is_known)>
@@ -53,21 +53,21 @@ fn table(rows: Vec<Row>) -> impl IntoView {
                     <th role="rowheader" scope="row"><code>{row.name}</code> " " {run}</th>
                     <td role="cell">{row.user}</td>
                     <td role="cell" data-name="PID">{row.pid.to_string()}</td>
-                    {has_cards.then(|| view! { <td role="cell">{row.card}</td> })}
+                    {has_gpus.then(|| view! { <td role="cell">{row.gpu}</td> })}
                 </tr>
             }
         })
         .collect();
     view! {
         <div class="rig__scroll" tabindex="0" role="group" aria-labelledby="processes-title">
-            // Drawn as a list on a phone, it is a table for those who hear it all the same.
+            // CSS draws a list on phones; the explicit roles keep it a table for screen readers.
             <table class="processes" role="table" aria-labelledby="processes-title" data-testid="processes">
                 <thead role="rowgroup"><tr role="row">
                     <th role="columnheader" scope="col">{t(text::RIG_MEMORY)}</th>
                     <th role="columnheader" scope="col">{t(text::RIG_PROCESS)}</th>
                     <th role="columnheader" scope="col">{t(text::RIG_USER)}</th>
                     <th role="columnheader" scope="col">"PID"</th>
-                    {has_cards.then(|| view! { <th role="columnheader" scope="col">{t(text::RIG_CARD)}</th> })}
+                    {has_gpus.then(|| view! { <th role="columnheader" scope="col">{t(text::RIG_CARD)}</th> })}
                 </tr></thead>
                 <tbody role="rowgroup">{rows}</tbody>
             </table>

@@ -1,9 +1,9 @@
-//! The run that goes on, or the newest: how far it is, its losses, and its memory against the plan.
+//! The current run, or the newest: its progress, its losses, and its memory compared with the plan.
 
-use headroom_shared::protocol::run::Run;
+use headroom_protocol::run::Run;
 use leptos::prelude::*;
 
-use super::{Desk, acts::acts, losses::losses, oom::Oom};
+use super::{RigContext, acts::acts, losses::losses, oom::Oom};
 use crate::{
     components::{
         dynamic::{IntoPart, part_of, words},
@@ -12,25 +12,26 @@ use crate::{
     state::{
         rig::{
             energy,
-            fetched::Fetched,
+            fetched::FetchedHistory,
             memory::RunMemory,
             names::listed,
             orders::waits,
-            run::{self, Fact, facts, not_given, share_done},
+            run::{self, facts, not_given, share_done},
+            values::Fact,
         },
         rig_charts::{kind::Kind, plot::Frame},
     },
     text::{self, say, t},
 };
 
-/// The command that makes a run known.
+/// An example of the command that monitors a run.
 const WATCH: &str = "headroom watch -- python train.py config/train_shakespeare_char.py";
 
-/// The panel.
+/// The panel of the shown run.
 #[component]
 pub fn RunPanel(
-    /// The page.
-    desk: Desk,
+    /// The page's state.
+    desk: RigContext,
 ) -> impl IntoView {
     view! {
         <section class="panel run" aria-labelledby="run-title" data-testid="run">
@@ -48,12 +49,12 @@ pub fn RunPanel(
     }
 }
 
-/// A question to the run; followed where something happens.
-fn of<T>(desk: Desk, id: StoredValue<String>, look: impl FnOnce(&Run) -> T) -> Option<T> {
+/// Reads from the run, subscribing to events.
+fn of<T>(desk: RigContext, id: StoredValue<String>, look: impl FnOnce(&Run) -> T) -> Option<T> {
     id.with_value(|id| desk.events(|rig| rig.runs.iter().find(|w| w.run.id == *id).map(|watched| look(&watched.run))))
 }
 
-fn shown(desk: Desk, id: String) -> impl IntoView {
+fn shown(desk: RigContext, id: String) -> impl IntoView {
     let shown = id.clone();
     let id = StoredValue::new(id);
     let ask = move |look: fn(&Run) -> String| of(desk, id, look).unwrap_or_default();
@@ -66,17 +67,20 @@ fn shown(desk: Desk, id: String) -> impl IntoView {
             desk.run_history.with(|fetched| energy::recorded_joules(run, fetched.of(&run.id).history()?, now_ms))
         };
         desk.settings.with(|settings| {
-            let told = |run: &Run| {
+            let describe = |run: &Run| {
                 let waits = desk.look(|rig| waits(rig, run, now_ms)).into_iter().collect();
                 [waits, facts(run, settings, counted(run), now_ms), desk.look(|rig| not_given(rig, run))].concat()
             };
-            of(desk, id, told).unwrap_or_default()
+            of(desk, id, describe).unwrap_or_default()
         })
     };
-    let explained = move || of(desk, id, |run| run.explanation.clone()).flatten();
-    let notes = move || of(desk, id, |run| run.config_notes.join(" ")).filter(|notes| !notes.is_empty());
+    let explained = move || of(desk, id, |run| run.explanation.as_ref().map(text::message)).flatten();
+    let notes = move || {
+        of(desk, id, |run| run.config_notes.iter().map(text::message).collect::<Vec<_>>().join(" "))
+            .filter(|notes| !notes.is_empty())
+    };
     let unplanned = move || of(desk, id, run::unplanned).flatten();
-    let done = move || headroom_shared::decimal::fixed(of(desk, id, share_done).flatten().unwrap_or(0.0) * 100.0, 1);
+    let done = move || headroom_text::decimal::fixed(of(desk, id, share_done).flatten().unwrap_or(0.0) * 100.0, 1);
     let has_end = move || of(desk, id, |run| share_done(run).is_some()) == Some(true);
     view! {
         <div class="run__head">
@@ -126,11 +130,11 @@ fn fact(fact: Fact) -> impl IntoView {
     }
 }
 
-/// The memory of the run's card, where there is one.
-fn memory(desk: Desk, id: StoredValue<String>) -> impl IntoView {
+/// Renders the memory of the run's GPU, if the run has one.
+fn memory(desk: RigContext, id: StoredValue<String>) -> impl IntoView {
     let node = NodeRef::new();
     let drawn = Memo::new(move |_| {
-        // How wide it is drawn is known a moment later, and changes with the window.
+        // The width is known only after layout and changes with the window.
         desk.now_ms.track();
         let range = id.with_value(|id| desk.range_of_run(id))?;
         let frame = Frame { range, kind: Kind::Memory, width_px: width_of(node), zone: ZONE };
@@ -140,9 +144,9 @@ fn memory(desk: Desk, id: StoredValue<String>) -> impl IntoView {
     });
     let none = Signal::derive(move || {
         desk.run_history.with(|fetched| match id.with_value(|id| fetched.of(id)) {
-            Fetched::Nothing => t(text::HISTORY_LOADING).to_owned(),
-            Fetched::History(_) => t(text::HISTORY_NOTHING).to_owned(),
-            Fetched::Failed(why) => say(&text::history_failed(why.as_str())),
+            FetchedHistory::Nothing => t(text::HISTORY_LOADING).to_owned(),
+            FetchedHistory::History(_) => t(text::HISTORY_NOTHING).to_owned(),
+            FetchedHistory::Failed(why) => say(&text::history_failed(why.as_str())),
         })
     });
     part_of(

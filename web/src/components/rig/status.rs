@@ -1,28 +1,27 @@
-//! The line that is always there: how the page stands with the agent; and below it what is the matter with the agent's
-//! sources.
+//! The status line of the connection to the agent, and problems with the agent's data sources.
 
-use headroom_shared::protocol::state::DriverState;
+use headroom_protocol::state::DriverState;
 use leptos::prelude::*;
 
-use super::{Ask, Desk};
+use super::{PageRequest, RigContext};
 use crate::{
     components::{
         dynamic::{part_of, some_words, words},
         rig_charts::ZONE,
     },
-    state::rig::{Rig, connection::Stage, words as said},
+    state::rig::{Rig, connection::Stage, messages, values},
     text::{self, say, t},
 };
 
-/// The head of the page.
+/// The page's status line.
 #[component]
 pub fn Status(
-    /// The page.
-    desk: Desk,
+    /// The page's state.
+    desk: RigContext,
 ) -> impl IntoView {
     let stands = move || {
         let now_ms = desk.now_ms.get();
-        desk.connection.with(|connection| said::connection(connection, now_ms))
+        desk.connection.with(|connection| messages::connection(connection, now_ms))
     };
     let look = Memo::new(move |_| stands().0);
     let can_hurry = move || {
@@ -46,30 +45,30 @@ pub fn Status(
                 {words(move || stands().1)}
             </p>
             <p class="rig__as-of" data-testid="as-of">{some_words(as_of)}</p>
-            // Said once a change, and not every second of a wait.
+            // Announced once per change, and not every second while waiting.
             <p class="visually-hidden" role="status">
-                {words(move || { look.get(); desk.connection.with(|connection| said::connection(connection, desk.now_ms.get_untracked())).1 })}
+                {words(move || { look.get(); desk.connection.with(|connection| messages::connection(connection, desk.now_ms.get_untracked())).1 })}
             </p>
             {part_of(can_hurry, move |can_hurry| can_hurry.then(|| view! {
-                <button type="button" class="button" id="again" on:click=move |_| desk.ask.run(Ask::Again)>{t(text::RIG_AGAIN)}</button>
+                <button type="button" class="button" id="again" on:click=move |_| desk.ask.run(PageRequest::Again)>{t(text::RIG_AGAIN)}</button>
             }))}
         </div>
     }
 }
 
-/// What the agent's sources lack, each with what would help.
+/// Missing data sources of the agent, each with a hint.
 #[component]
 pub fn Trouble(
-    /// The page.
-    desk: Desk,
+    /// The page's state.
+    desk: RigContext,
 ) -> impl IntoView {
     let troubles = move || {
         desk.about(|rig| {
             let state = rig.state.as_ref();
-            let driver = state.and_then(|state| said::driver(&state.driver));
-            let history = state.and_then(|state| said::history(&state.history));
+            let driver = state.and_then(|state| messages::driver(&state.driver));
+            let history = state.and_then(|state| messages::history(&state.history));
             let is_ready = state.is_some_and(|state| matches!(state.driver, DriverState::Ready { .. }));
-            let none = (is_ready && rig.cards.is_empty()).then(|| t(text::RIG_NO_CARDS).to_owned());
+            let none = (is_ready && rig.gpus.is_empty()).then(|| t(text::RIG_NO_CARDS).to_owned());
             let lost = (rig.n_lost > 0).then(|| say(&text::rig_lost(rig.n_lost)));
             [driver, none, history, lost].into_iter().flatten().collect::<Vec<_>>()
         })
@@ -82,11 +81,11 @@ pub fn Trouble(
     })
 }
 
-/// What is known of the machine around the cards.
+/// Facts about the machine.
 #[component]
 pub fn About(
-    /// The page.
-    desk: Desk,
+    /// The page's state.
+    desk: RigContext,
 ) -> impl IntoView {
     let driver = |rig: &Rig| match &rig.state.as_ref()?.driver {
         DriverState::Ready { driver_version, cuda_version, .. } => {
@@ -100,11 +99,11 @@ pub fn About(
             let Some(host) = &rig.host else { return String::new() };
             let size = |bytes: &u64| crate::state::format::size(*bytes);
             let memory = text::rig_host(
-                said::reading(Some(&host.cpu_percent), |percent| said::value(*percent, 0, "%")),
-                said::reading(Some(&host.memory_used_bytes), size),
-                said::reading(Some(&host.memory_total_bytes), size),
+                values::reading(Some(&host.cpu_percent), |percent| values::value(*percent, 0, "%")),
+                values::reading(Some(&host.memory_used_bytes), size),
+                values::reading(Some(&host.memory_total_bytes), size),
             );
-            let disk = text::rig_disk(said::reading(Some(&host.disk_free_bytes), size));
+            let disk = text::rig_disk(values::reading(Some(&host.disk_free_bytes), size));
             format!("{} · {}", say(&memory), say(&disk))
         })
     };
@@ -115,14 +114,14 @@ pub fn About(
         })
     };
     let can_forget = move || desk.connection.with(|connection| connection.token.is_some());
-    let may_only_view = move || desk.about(|rig| rig.scope == Some(headroom_shared::protocol::Scope::View));
+    let may_only_view = move || desk.about(|rig| rig.scope == Some(headroom_protocol::Scope::View));
     view! {
         <footer class="rig__about" data-testid="about">
             <p>{words(host)}</p>
             <p>{words(agent)}</p>
             {part_of(may_only_view, |may_only_view| may_only_view.then(|| view! { <p>{t(text::RIG_MAY_VIEW)}</p> }))}
             {part_of(can_forget, move |can_forget| can_forget.then(|| view! {
-                <button type="button" class="button button--quiet" id="forget" on:click=move |_| desk.ask.run(Ask::Forget)>{t(text::RIG_FORGET)}</button>
+                <button type="button" class="button button--quiet" id="forget" on:click=move |_| desk.ask.run(PageRequest::Forget)>{t(text::RIG_FORGET)}</button>
             }))}
         </footer>
     }

@@ -1,66 +1,66 @@
-//! What the model can do by now: a run's newest checkpoint, fetched by a press, writes in the page.
+//! Text generation with a run's newest checkpoint, which is fetched on demand and run in the page.
 
-use headroom_shared::{
+use headroom_protocol::{
     demo::plain::{self, OPEN, STOP},
-    protocol::run::Checkpoint,
+    run::Checkpoint,
 };
 use leptos::prelude::*;
 
-use super::Desk;
+use super::RigContext;
 use crate::{
     browser::{self, worker},
     components::dynamic::{flag, part, words},
     state::{
         format,
-        rig::writes::{Stage, Writes, made, weights_bytes},
+        rig::writes::{GenerationState, Stage, made, weights_bytes},
     },
     text::{self, say, t},
 };
 
-/// The panel, where the run that is shown has a checkpoint that the agent gives out.
+/// The panel to generate text, if the agent offers a checkpoint of the shown run.
 #[component]
 pub fn WritesPanel(
-    /// The page.
-    desk: Desk,
+    /// The page's state.
+    desk: RigContext,
 ) -> impl IntoView {
     let id = Memo::new(move |_| {
         let id = desk.run()?;
         checkpoint_of(desk, &id).map(|_| id)
     });
     part(move || {
-        // Another run's model is another worker's.
+        // A different run needs a new worker for its model.
         worker::end();
         id.get().map(|id| panel(desk, id))
     })
 }
 
-/// A checkpoint, and the iteration that its run ends with, where that is known.
-type Saved = (Checkpoint, Option<u64>);
+/// A checkpoint, and the run's `max_iters` if known.
+type CheckpointInfo = (Checkpoint, Option<u64>);
 
-fn checkpoint_of(desk: Desk, id: &str) -> Option<Saved> {
+fn checkpoint_of(desk: RigContext, id: &str) -> Option<CheckpointInfo> {
     desk.events(|rig| {
         let run = &rig.runs.iter().find(|watched| watched.run.id == id)?.run;
         run.checkpoint.filter(|_| run.order.is_some()).map(|checkpoint| (checkpoint, run.max_iters))
     })
 }
 
-/// A checkpoint with when it was made and what it fetches.
-fn said((checkpoint, max_iters): Saved, say_it: fn(String, String) -> text::Text) -> String {
+/// Describes a checkpoint by its iteration and download size.
+fn said((checkpoint, max_iters): CheckpointInfo, say_it: fn(String, String) -> text::Text) -> String {
     say(&say_it(made(checkpoint.iter, max_iters), format::size(weights_bytes(checkpoint.bytes))))
 }
 
-fn panel(desk: Desk, id: String) -> impl IntoView {
-    let writes = RwSignal::new(Writes::default());
+fn panel(desk: RigContext, id: String) -> impl IntoView {
+    let writes = RwSignal::new(GenerationState::default());
     let prompt = RwSignal::new(String::new());
     let shown = id.clone();
     let checkpoint = Memo::new(move |_| checkpoint_of(desk, &shown));
     let id = StoredValue::new(id);
     let stage = Memo::new(move |_| writes.with(|writes| writes.stage));
     let write = move || {
-        // A model that is there writes again, by another seed.
+        // A loaded model generates another text, with a new seed.
         let is_open = stage.get_untracked() == Stage::Ready;
         if is_open {
-            writes.update(Writes::write);
+            writes.update(GenerationState::write);
         } else {
             begin(desk, writes, &id.get_value());
         }
@@ -74,7 +74,7 @@ fn panel(desk: Desk, id: String) -> impl IntoView {
         Stage::Writing => worker::post(STOP),
         _ => {
             worker::end();
-            writes.set(Writes::default());
+            writes.set(GenerationState::default());
         }
     };
     let is_busy = move || matches!(stage.get(), Stage::Loading | Stage::Writing);
@@ -103,15 +103,15 @@ fn panel(desk: Desk, id: String) -> impl IntoView {
                 {words(move || writes.with(status))}
             </p>
             {part(move || writes.with(|writes| !writes.text.is_empty()).then(|| view! {
-                // What it says is said when it ends: nobody wants each token read out.
+                // A screen reader announces the text when it ends, and not every token.
                 <p class="writes__text" tabindex="0" data-testid="writes-text">{words(move || writes.with(|writes| writes.text.clone()))}</p>
             }))}
         </section>
     }
 }
 
-/// Which checkpoint: the one that is open, else the one that a press fetches.
-fn which(checkpoint: Option<Saved>, open: Option<u64>) -> String {
+/// Describes the loaded checkpoint, or else the one that would be fetched.
+fn which(checkpoint: Option<CheckpointInfo>, open: Option<u64>) -> String {
     match (open, checkpoint) {
         (Some(iter), checkpoint) => {
             say(&text::rig_writes_loaded(made(iter, checkpoint.and_then(|(_, max_iters)| max_iters))))
@@ -121,8 +121,8 @@ fn which(checkpoint: Option<Saved>, open: Option<u64>) -> String {
     }
 }
 
-/// What runs it, how fast, and how the text ended.
-fn status(writes: &Writes) -> String {
+/// Describes the backend, the speed, and how the text ended.
+fn status(writes: &GenerationState) -> String {
     if writes.stage == Stage::Loading && writes.said.is_empty() {
         return t(text::RIG_WRITES_STARTING).to_owned();
     }
@@ -136,12 +136,12 @@ fn status(writes: &Writes) -> String {
     status
 }
 
-/// Begins a worker, and asks it for the run's newest checkpoint.
-fn begin(desk: Desk, writes: RwSignal<Writes>, id: &str) {
-    writes.update(Writes::begin);
-    worker::begin_plain(move |told| {
-        // A panel that is gone hears nothing.
-        writes.try_update(|writes| match told {
+/// Starts a worker and requests the run's newest checkpoint.
+fn begin(desk: RigContext, writes: RwSignal<GenerationState>, id: &str) {
+    writes.update(GenerationState::begin);
+    worker::begin_plain(move |heard_message| {
+        // A removed panel ignores messages.
+        writes.try_update(|writes| match heard_message {
             Ok(message) => writes.hear(&message),
             Err(reason) => writes.died(reason),
         });

@@ -1,4 +1,4 @@
-//! A history as it is drawn, with no pointer on it: grid, bands, lines, and what readings stay below.
+//! The drawing of a history without pointer: grid, bands, lines and limits.
 
 use leptos::prelude::*;
 
@@ -12,10 +12,10 @@ use crate::{
     text::t,
 };
 
-/// Readings that one chart has at most.
+/// Maximum number of readings per chart.
 const N_LINES: usize = 2;
 
-/// The drawing, and the names in it.
+/// Renders the drawing and the labels in it.
 pub fn drawing(plot: Memo<Plot>) -> Part {
     let path = move |index: usize, of: fn(&Line) -> &String| {
         some_words(move || plot.with(|plot| plot.lines.get(index).map(|line| of(line).clone())))
@@ -47,8 +47,8 @@ pub fn drawing(plot: Memo<Plot>) -> Part {
     .into_part()
 }
 
-/// The name of a line that readings stay below. The plan's stands above its line and at the other side, where it covers
-/// neither the card's nor what is drawn; at the top there is only room below.
+/// Renders the label of a limit. The plan's label is above its line and on the other side, where it covers neither the
+/// GPU's label nor the data. At the top there is only room below the line.
 fn name(limit: Limit) -> impl IntoView {
     let is_high = limit.is_high();
     view! {

@@ -1,42 +1,42 @@
-//! What charts have in common: where they are pointed at, levels at their side, and words over them.
+//! Shared parts of charts: pointer position, axes, and the cursor.
 
-use headroom_shared::decimal;
+use headroom_text::decimal;
 use leptos::{html::Div, prelude::*};
 use web_sys::{MouseEvent, PointerEvent};
 
 use crate::components::dynamic::{flag, part, words};
 
-/// A share as a length of a style.
+/// Formats a fraction as a CSS percentage.
 pub fn percent(share: f64) -> String {
     decimal::fixed(share * 100.0, 3) + "%"
 }
 
-/// A share as a whole number of percent, for who hears where the cursor is. The standard library's way to write a float
-/// would come into the page for this alone, with twenty kilobytes.
+/// Formats a fraction as a whole percentage, for screen readers. The standard library's float formatting would add
+/// twenty kilobytes to the page for this alone.
 pub fn whole_percent(share: f64) -> String {
     decimal::fixed(share * 100.0, 0)
 }
 
-/// Where in a plot an event is, as a share of its width.
+/// Returns the position of an event in a plot as a fraction of its width.
 pub fn share_at(plot: NodeRef<Div>, event: &MouseEvent) -> Option<f64> {
     let around = plot.get_untracked()?.get_bounding_client_rect();
     Some(((f64::from(event.client_x()) - around.left()) / around.width().max(1.0)).clamp(0.0, 1.0))
 }
 
-/// How wide a plot is; nothing where it is not laid out.
+/// Returns the width of a plot in pixels, or 0 if it is not laid out.
 pub fn width_of(plot: NodeRef<Div>) -> f64 {
     plot.get_untracked().map_or(0.0, |plot| f64::from(plot.client_width()))
 }
 
-/// Whether a pointer goes away without having been lifted, as a mouse does.
+/// Reports whether a pointer can leave without being lifted, as a mouse does.
 pub fn is_mouse(event: &PointerEvent) -> bool {
     event.pointer_type() == "mouse"
 }
 
-/// Levels of the upright axis, at its side.
+/// Labels of the vertical axis.
 #[component]
 pub fn Levels(
-    /// Share of the height from the top, and what stands there.
+    /// Each label's distance from the top as a fraction of the height, and its text.
     #[prop(into)]
     levels: Signal<Vec<(f64, String)>>,
 ) -> impl IntoView {
@@ -49,10 +49,10 @@ pub fn Levels(
     }
 }
 
-/// Ticks below: share of the width, what stands there, and whether it stands out.
+/// Labels of the horizontal axis: position as a fraction of the width, text, and whether the label is emphasised.
 #[component]
 pub fn Ticks(
-    /// The ticks.
+    /// The labels.
     #[prop(into)]
     ticks: Signal<Vec<(f64, String, bool)>>,
 ) -> impl IntoView {
@@ -67,7 +67,7 @@ pub fn Ticks(
     }
 }
 
-/// Lines at levels and ticks, in units of the drawing.
+/// Returns the path of the grid lines at `ys` and `xs`, in drawing units.
 pub fn grid(ys: &[f64], xs: &[f64]) -> String {
     use crate::state::rig_charts::path::{HEIGHT, Path, WIDTH, stroke, units_x, units_y};
     let mut path = Path::default();
@@ -83,7 +83,7 @@ pub fn grid(ys: &[f64], xs: &[f64]) -> String {
 /// The cursor's line.
 #[component]
 pub fn Cursor(
-    /// Where it is; nothing where there is none.
+    /// The cursor's position as a fraction of the width; `None` hides it.
     #[prop(into)]
     at: Signal<Option<f64>>,
 ) -> impl IntoView {

@@ -1,31 +1,31 @@
-//! The drawing of a card's history, and what pointer, wheel and keys do on it.
+//! The drawing of a GPU's history with its pointer, wheel and keyboard input.
 
 use leptos::prelude::*;
 use web_sys::{KeyboardEvent, PointerEvent, WheelEvent};
 
 use super::{
+    context::{ChartContext, Pointed, TryAgain, ZONE},
     drawing::drawing,
     frame::{Cursor, is_mouse, percent, share_at, whole_percent},
-    history::{Pointed, Shown, TryAgain, ZONE},
 };
 use crate::{
     browser,
     components::dynamic::{part, words},
-    state::rig_charts::history::Standing,
+    state::rig_charts::history::ChartStatus,
     text::{self, say, t},
 };
 
-/// How far an arrow key moves the cursor, as a share of the width.
+/// Step of the cursor per arrow key, as a fraction of the width.
 const STEP_SHARE: f64 = 0.01;
 
-/// The plot.
+/// The plot of a GPU's history.
 #[component]
-pub fn HistoryPlot(shown: Shown) -> impl IntoView {
-    let Shown { charted, node, pointed, newest_ms, .. } = shown;
+pub fn HistoryPlot(shown: ChartContext) -> impl IntoView {
+    let ChartContext { charted, node, pointed, newest_ms, .. } = shown;
     let pressed = StoredValue::new(None::<f64>);
     let press = move |event: PointerEvent| {
         let Some(share) = share_at(node, &event).filter(|_| event.button() == 0) else { return };
-        // What is dragged beyond the edge still ends at it.
+        // With pointer capture, a drag beyond the edge still ends at the edge.
         drop(node.get_untracked().map(|plot| plot.set_pointer_capture(event.pointer_id())));
         pressed.set_value(Some(share));
         pointed.set(Some(Pointed { share, from: Some(share) }));
@@ -50,7 +50,7 @@ pub fn HistoryPlot(shown: Shown) -> impl IntoView {
         }
     };
     let leave = move |event: PointerEvent| {
-        // A finger that is lifted leaves its cursor behind, to be read.
+        // After a touch the cursor stays, so that its values can be read.
         if is_mouse(&event) && pressed.get_value().is_none() {
             pointed.set(None);
         }
@@ -60,7 +60,7 @@ pub fn HistoryPlot(shown: Shown) -> impl IntoView {
         pointed.set(None);
     };
     let turn = move |event: WheelEvent| {
-        // Without a modifier a wheel scrolls the page.
+        // Without a modifier key the wheel scrolls the page.
         if !(event.ctrl_key() || event.meta_key() || event.alt_key()) || event.delta_y() == 0.0 {
             return;
         }
@@ -99,7 +99,7 @@ pub fn HistoryPlot(shown: Shown) -> impl IntoView {
             shown.ask();
         }
     };
-    // Where the cursor stands and what is there: at the end where nobody points.
+    // The cursor's position and values; without a pointer, those at the end.
     let read = Memo::new(move |_| {
         let share = pointed.get().map(|pointed| pointed.share);
         let (at, said) = shown.with(|charted, gpus, newest| charted.reading(gpus, newest, share.unwrap_or(1.0), ZONE));
@@ -126,7 +126,7 @@ pub fn HistoryPlot(shown: Shown) -> impl IntoView {
     }
 }
 
-/// Where a key moves the cursor.
+/// Returns the position to which a key moves the cursor.
 fn moved(key: &str, share: f64) -> Option<f64> {
     Some(match key {
         "ArrowLeft" | "ArrowDown" => (share - STEP_SHARE).max(0.0),
@@ -137,16 +137,16 @@ fn moved(key: &str, share: f64) -> Option<f64> {
     })
 }
 
-/// What stands over the plot where nothing can be drawn.
+/// The message over the plot if there is nothing to draw.
 #[component]
-fn Over(shown: Shown) -> impl IntoView {
+fn Over(shown: ChartContext) -> impl IntoView {
     part(move || {
         let standing = shown.standing.get();
         let sentence = say(&standing.words()?);
         Some(view! {
-            <div class="rig-chart__none" class:rig-chart__none--soon={standing == Standing::Loading}>
+            <div class="rig-chart__none" class:rig-chart__none--soon={standing == ChartStatus::Loading}>
                 <p>{sentence}</p>
-                {matches!(standing, Standing::Failed(_)).then(|| view! { <TryAgain shown /> })}
+                {matches!(standing, ChartStatus::Failed(_)).then(|| view! { <TryAgain shown /> })}
             </div>
         })
     })

@@ -1,19 +1,19 @@
-//! What is drawn of a card's history, as a table: for whoever reads rather than looks.
+//! A GPU's history as a table, as an accessible alternative to the drawing.
 
 use leptos::prelude::*;
 use wasm_bindgen::JsCast;
 use web_sys::{Element, Event};
 
-use super::history::{Shown, ZONE};
+use super::context::{ChartContext, ZONE};
 use crate::{
     components::dynamic::part_of,
     state::rig_charts::kind::metric_name,
     text::{self, t},
 };
 
-/// The table, made only where it is open.
+/// The table, built only while it is open.
 #[component]
-pub fn HistoryTable(shown: Shown) -> impl IntoView {
+pub fn HistoryTable(shown: ChartContext) -> impl IntoView {
     let open = RwSignal::new(false);
     let toggled = move |event: Event| {
         let details = event.current_target().and_then(|target| target.dyn_into::<Element>().ok());

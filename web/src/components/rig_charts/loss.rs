@@ -1,4 +1,4 @@
-//! A run's losses: the words, the plot, the legend.
+//! A run's losses: the summary, the plot and the legend.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::{
     components::dynamic::{IntoPart, Part, part, part_of, words},
     state::rig::compare::COMPARED_MAX,
     state::rig_charts::{
-        loss_plot::{LossPlot, Other, reading},
+        loss_plot::{ComparedCurve, LossPlot, reading},
         losses::Losses,
         path::{HEIGHT, WIDTH},
         scale::number,
@@ -23,12 +23,13 @@ use crate::{
     text::{self, Key, say, t},
 };
 
-/// What is printed more often than this is drawn this often.
+/// Minimum time between two drawings in milliseconds, for losses that arrive more often.
 const DRAW_MS: f64 = 1000.0;
-/// How far an arrow key moves the cursor, as a share of the width.
+/// Step of the cursor per arrow key, as a fraction of the width.
 const STEP_SHARE: f64 = 0.01;
 
-/// What is drawn at most so often, and at once where it was not drawn for as long: the number of the drawing.
+/// Returns a signal with the number of the drawing, which changes at most once per `DRAW_MS`. The first change after a
+/// longer pause is immediate.
 fn paced(losses: Signal<Losses>) -> RwSignal<u32> {
     let drawing = RwSignal::new(0_u32);
     let drawn_at_ms = StoredValue::new(f64::NEG_INFINITY);
@@ -39,7 +40,7 @@ fn paced(losses: Signal<Losses>) -> RwSignal<u32> {
         let _ = drawing.try_update(|drawing| *drawing = drawing.wrapping_add(1));
     };
     Effect::new(move || {
-        // Read and not only tracked: a memo that nobody reads follows nothing.
+        // The value is read, because tracking alone does not evaluate a memo.
         losses.with(|_| ());
         let wait_ms = drawn_at_ms.get_value() + DRAW_MS - browser::now_millis();
         if is_due.get_value() {
@@ -53,17 +54,17 @@ fn paced(losses: Signal<Losses>) -> RwSignal<u32> {
     drawing
 }
 
-/// The losses of a run.
+/// The loss chart of a run.
 #[component]
 pub fn LossChart(
-    /// The losses.
+    /// The losses of the shown run.
     #[prop(into)]
     losses: Signal<Losses>,
-    /// Those of runs that are drawn behind.
-    others: Signal<Vec<Other>>,
-    /// Leaves one of them out.
+    /// The runs drawn behind it.
+    others: Signal<Vec<ComparedCurve>>,
+    /// Called with the id of a run to remove from the chart.
     forget: Callback<String>,
-    /// What stands over an empty plot.
+    /// The text over an empty plot.
     none: Signal<String>,
 ) -> impl IntoView {
     let node = NodeRef::<Div>::new();
@@ -140,22 +141,22 @@ pub fn LossChart(
     }
 }
 
-/// The runs behind: how their lines look, and their losses under the cursor.
+/// Renders the legend of the compared runs: their line styles, and their losses under the cursor.
 fn legend(
     plot: Memo<LossPlot>,
-    others: Signal<Vec<Other>>,
+    others: Signal<Vec<ComparedCurve>>,
     cursor: Signal<Option<f64>>,
     forget: Callback<String>,
 ) -> Part {
     let shown = move || {
-        // Which they are changes with the drawing.
+        // The order of the runs changes with the drawing.
         plot.track();
         others.with_untracked(|all| all.iter().map(|other| (other.id.clone(), other.name.clone())).collect::<Vec<_>>())
     };
     let value = move |at: usize| {
         let axis = plot.with(|plot| plot.axis.clone());
         let share = cursor.get();
-        let found = |all: &Vec<Other>| value_at(all.get(at)?.losses.iterations(), &axis, share);
+        let found = |all: &Vec<ComparedCurve>| value_at(all.get(at)?.losses.iterations(), &axis, share);
         others.with_untracked(found).unwrap_or_default()
     };
     let entry = move |(at, (id, name)): (usize, (String, String))| {
@@ -179,8 +180,8 @@ fn legend(
     .into_part()
 }
 
-/// What a run prints beside its loss, drawn small on the same axis; nothing where it prints none. What stands there is
-/// of the iteration under the cursor, else of the newest.
+/// Renders a second metric of the run as a small plot on the same axis; empty if the run does not print it. The value
+/// shown is that under the cursor, or else the newest.
 fn beside(at: usize, name: Key, plot: Memo<LossPlot>, losses: Signal<Losses>, cursor: Signal<Option<f64>>) -> Part {
     let has_any = move || plot.with(|plot| plot.besides[at].is_some());
     let of = move |look: fn(&SmallPlot) -> String| {
@@ -210,8 +211,8 @@ fn beside(at: usize, name: Key, plot: Memo<LossPlot>, losses: Signal<Losses>, cu
     part_of(has_any, move |has_any| has_any.then(drawn)).into_part()
 }
 
-/// What is under the cursor, and where that is.
-type Read = Signal<Option<(f64, Vec<String>)>>;
+/// The cursor's position as a fraction of the width, and the values under it.
+type CursorReading = Signal<Option<(f64, Vec<String>)>>;
 
 #[component]
 fn Plot(
@@ -219,7 +220,7 @@ fn Plot(
     node: NodeRef<Div>,
     none: Signal<String>,
     pointed: PerFrame<Option<f64>>,
-    read: Read,
+    read: CursorReading,
     summary: Memo<Vec<String>>,
 ) -> impl IntoView {
     let go = move |event: PointerEvent| pointed.set(share_at(node, &event));

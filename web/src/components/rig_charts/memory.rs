@@ -1,4 +1,4 @@
-//! The memory of a run's card over the run: the words, the drawing.
+//! The memory of a run's GPU over the run: the summary and the drawing.
 
 use leptos::{html::Div, prelude::*};
 
@@ -15,14 +15,14 @@ use crate::{
     text::{self, t},
 };
 
-/// The chart; as high as the losses' beside it, and drawn alike.
+/// The memory chart, with the same height and style as the loss chart.
 #[component]
 pub fn MemoryChart(
-    /// What is drawn.
+    /// The content of the drawing.
     drawn: Memo<RunMemory>,
-    /// What stands over an empty plot.
+    /// The text over an empty plot.
     none: Signal<String>,
-    /// The element that is drawn in.
+    /// The plot's element.
     node: NodeRef<Div>,
 ) -> impl IntoView {
     let plot = Memo::new(move |_| drawn.with(|drawn| drawn.plot.clone()));

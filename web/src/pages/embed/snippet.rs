@@ -1,4 +1,4 @@
-//! The page that writes the lines that put the calculator into somebody's page, with what they come to.
+//! The page that generates the HTML to embed the calculator, with a preview.
 
 use std::time::Duration;
 
@@ -7,24 +7,24 @@ use leptos::{html::Div, prelude::*};
 use crate::{
     browser,
     components::{
-        actions::CopyButton, card_picker::CardPicker, dynamic::words, field::Choice, header::Header,
-        long_text::LongText, notice::Notice,
+        actions::CopyButton, dynamic::words, field::Choice, gpu_picker::GpuPicker, header::Header, long_text::LongText,
+        notice::Notice,
     },
     state::{
+        answer::describes_run,
         budget::Budget,
-        session::Session,
         snippet::{ELEMENT, SCRIPT, Snippet},
     },
     text::{self, LANGUAGES, t},
 };
 
-/// The preview follows when the typing has paused for so long.
+/// Delay after typing before the preview is updated.
 const PREVIEW_DELAY: Duration = Duration::from_millis(300);
 
-/// The page.
+/// The page that generates the HTML.
 #[component]
 pub fn SnippetPage(
-    /// The run, with its card.
+    /// The run, with its GPU.
     budget: Budget,
 ) -> impl IntoView {
     let now = browser::language();
@@ -32,16 +32,17 @@ pub fn SnippetPage(
     let (theme, language) = (RwSignal::new(0), RwSignal::new(language));
     let snippet = Memo::new(move |_| {
         let (theme, language) = (text::EMBED_THEMES[theme.get()].0, LANGUAGES[language.get()].code);
-        budget.session.with(|session| Snippet::of(session, language, theme, &browser::folder()))
+        budget.answer.with(|answer| {
+            let options = budget.session.with(|session| session.options.clone());
+            Snippet::of(&answer.0, &options, language, theme, &browser::folder())
+        })
     });
     let leave = Callback::new(move |()| {
-        budget.session.with_untracked(|session| {
-            let fragment = session.fragment();
-            browser::keep_text(&fragment, &session.text);
-            browser::replace_fragment(&fragment);
-        });
+        let fragment = budget.run();
+        budget.session.with_untracked(|session| browser::keep_text(&fragment, &session.text));
+        browser::replace_fragment(&fragment);
     });
-    Effect::new(move |_| browser::carry_run(&budget.session.with(Session::fragment)));
+    Effect::new(move |_| browser::carry_run(&budget.run(), &browser::kept_figures()));
     let local = browser::is_local().then(|| view! { <p class="embed__local">{t(text::EMBED_LOCAL)}</p> });
     view! {
         <Header page=4 leave />
@@ -51,10 +52,10 @@ pub fn SnippetPage(
                 <h1 class="embed__title" id="embed-title">{t(text::EMBED_TITLE)}</h1>
                 <p>{t(text::EMBED_LEAD)}</p>
                 <label class="field__label" for="config">{t(text::EMBED_CONFIG)}</label>
-                <LongText id="config" class="input embed__text" rows="6" placeholder=t(text::EMBED_CONFIG_PLACEHOLDER)
+                <LongText id="config" class="input embed__text" rows="6" replaces=describes_run placeholder=t(text::EMBED_CONFIG_PLACEHOLDER)
                     value=Signal::derive(move || budget.session.with(|session| session.text.clone()))
-                    on_change=move |text: String| budget.session.update(|session| session.set_text(text)) />
-                <CardPicker budget chosen=|name: String| browser::keep_gpu(&name) />
+                    on_change=move |text: String| budget.type_text(text) on_paste=move |text: String| budget.take_text(text) />
+                <GpuPicker budget chosen=|name: String| browser::keep_gpu(&name) />
                 <div class="embed__choices">
                     <Choice id="theme" label=t(text::THEME) hint=t(text::EMBED_THEME_HINT) choices=text::EMBED_THEMES.map(|(_, key)| t(key)).to_vec()
                         chosen=Signal::derive(move || Some(theme.get())) on_choose=move |index| theme.set(index) />
@@ -91,7 +92,7 @@ pub fn SnippetPage(
     }
 }
 
-/// The very element and script that the lines name.
+/// The preview, which uses the same element and script as the generated HTML.
 #[component]
 fn Preview(snippet: Memo<Snippet>) -> impl IntoView {
     let place = NodeRef::<Div>::new();

@@ -1,63 +1,60 @@
-//! The page's side of the agent: what happens is told to the machine in `state::rig::connection`, and what that wants is
-//! done; messages are folded into the rig and drawn, ten times a second at most.
+//! The page's client of the agent. It passes events to the state machine in `state::rig::connection` and performs the
+//! resulting actions. Messages are folded into the rig's state and drawn at most ten times per second.
 
 use std::time::Duration;
 
-use headroom_shared::protocol::{
-    ClientMessage, PROTOCOL_VERSION, Scope, ServerMessage, event::What, read_server_message,
-};
+use headroom_protocol::{ClientMessage, PROTOCOL_VERSION, Scope, ServerMessage, event::EventKind};
 use leptos::{prelude::*, task::spawn_local};
 
-use super::history::keep_history;
 use crate::{
     agent_client::{
         rest,
-        socket::{self, Told},
+        socket::{self, SocketEvent},
     },
     browser::{self, rig as chrome},
-    components::rig::{Ask, Desk, Kept},
+    components::rig::{PageRequest, RigContext, SettingsState},
     state::rig::{
-        Changed, Watched,
-        connection::{Connection, Do, Stage},
+        ChangedParts, ShownRun,
+        connection::{Connection, ConnectionAction, Stage},
         link::{device_name, pairing_code},
-        orders::{self, Act, Allowed, START},
-        words,
+        messages,
+        orders::{self, LaunchOptions, RunAction, START},
     },
     text::{self, say, t},
 };
 
-/// How often waits and silence are looked at.
+/// Interval at which timeouts are checked.
 const TICK: Duration = Duration::from_millis(500);
-/// Between two drawings; a screen's frame earlier is early enough.
+/// Minimum time between two drawings in milliseconds: 100 ms, less about half a frame.
 const DRAW_EVERY_MS: f64 = 92.0;
 
-/// What waits to be drawn.
+/// The changes that are not drawn yet.
 #[derive(Clone, Copy, Default)]
 struct Pending {
-    changed: Changed,
+    changed: ChangedParts,
     is_scheduled: bool,
     drawn_at: f64,
 }
 
-/// Everything that callbacks hold.
+/// The state that callbacks share.
 #[derive(Clone, Copy)]
 pub struct Client {
-    pub desk: Desk,
+    pub desk: RigContext,
     pending: StoredValue<Pending>,
-    /// Whether the greeting that was sent last asked for what was missed.
+    /// Whether the last greeting requested missed events.
     asked: StoredValue<bool>,
 }
 
-/// Connects, and keeps connected for as long as the page lives.
+/// Connects to the agent and reconnects for the lifetime of the page.
 pub fn begin() -> Client {
     let code = taken_code();
     let now_ms = chrome::now_ms();
     let (connection, first) = Connection::begin(now_ms, chrome::kept_token(), code);
-    let asked = RwSignal::new(None::<Ask>);
-    let desk = Desk::new(connection, now_ms, Callback::new(move |ask| asked.set(Some(ask))));
+    let asked = RwSignal::new(None::<PageRequest>);
+    let desk = RigContext::new(connection, now_ms, Callback::new(move |ask| asked.set(Some(ask))));
     let client = Client { desk, pending: StoredValue::new(Pending::default()), asked: StoredValue::new(false) };
-    socket::listen(move |told| client.hear(told));
-    browser::on_fragment_change(move || {
+    socket::listen(move |event| client.hear(event));
+    browser::on_history_step(move || {
         if let Some(code) = taken_code() {
             client.tell(|connection, now_ms| connection.pair(now_ms, code));
         }
@@ -66,7 +63,7 @@ pub fn begin() -> Client {
     set_interval(
         move || {
             client.tell(|connection, now_ms| connection.tick(now_ms, chrome::chance()));
-            // Once a second is enough for eyes, and in the background for nobody.
+            // Visible clocks need one update per second; a page in the background needs none.
             let now_ms = chrome::now_ms();
             if !browser::clock::is_hidden() && now_ms / 1000 != desk.now_ms.get_untracked() / 1000 {
                 desk.now_ms.set(now_ms);
@@ -74,18 +71,17 @@ pub fn begin() -> Client {
         },
         TICK,
     );
-    // Answers to a press leave the press's own call before anything changes under it.
+    // Actions run after the event handler that requested them, so that nothing changes during the handler.
     Effect::new(move |_| {
         if let Some(ask) = asked.get() {
             spawn_local(async move { client.answer(ask).await });
         }
     });
-    keep_history(client);
     client.run(Some(first));
     client
 }
 
-/// The code in the address, which is in nobody's address from then on.
+/// Returns the pairing code in the address and removes it from the address.
 fn taken_code() -> Option<String> {
     let code = pairing_code(&browser::fragment());
     if code.is_some() {
@@ -95,12 +91,12 @@ fn taken_code() -> Option<String> {
 }
 
 impl Client {
-    /// Tells the machine something, and does what it wants.
-    fn tell(self, event: impl FnOnce(&mut Connection, u64) -> Option<Do>) {
+    /// Passes an event to the state machine and performs the resulting action.
+    fn tell(self, event: impl FnOnce(&mut Connection, u64) -> Option<ConnectionAction>) {
         let now_ms = chrome::now_ms();
         let before = self.desk.connection.with_untracked(|connection| connection.stage.clone());
         let wanted = self.desk.connection.try_update_untracked(|connection| event(connection, now_ms)).flatten();
-        // Messages come ten times a second, and change nothing that is drawn of the connection.
+        // Messages arrive ten times per second without changing the displayed state of the connection.
         if self.desk.connection.with_untracked(|connection| connection.stage != before) {
             self.desk.now_ms.set(now_ms);
             self.desk.connection.notify();
@@ -108,24 +104,24 @@ impl Client {
         self.run(wanted);
     }
 
-    fn run(self, wanted: Option<Do>) {
+    fn run(self, wanted: Option<ConnectionAction>) {
         match wanted {
             None => {}
-            Some(Do::Open) if socket::open() => {}
-            Some(Do::Open) => self.tell(|connection, now_ms| connection.closed(now_ms, chrome::chance())),
-            Some(Do::Close) => {
+            Some(ConnectionAction::Open) if socket::open() => {}
+            Some(ConnectionAction::Open) => self.tell(|connection, now_ms| connection.closed(now_ms, chrome::chance())),
+            Some(ConnectionAction::Close) => {
                 socket::close();
-                // A token that is refused is not tried again at the next visit.
+                // A refused token is not tried again on the next visit.
                 if self.desk.connection.with_untracked(|connection| connection.token.is_none()) {
                     chrome::keep_token(None);
                 }
             }
-            Some(Do::Hello) => self.greet(),
-            Some(Do::Probe) => spawn_local(async move {
+            Some(ConnectionAction::Hello) => self.greet(),
+            Some(ConnectionAction::Probe) => spawn_local(async move {
                 let found = rest::probe().await;
                 self.tell(|connection, now_ms| connection.probed(now_ms, found, chrome::chance()));
             }),
-            Some(Do::Pair(code)) => spawn_local(async move {
+            Some(ConnectionAction::Pair(code)) => spawn_local(async move {
                 let paired = rest::pair(&code, &device_name(&chrome::user_agent())).await;
                 if let Ok(token) = &paired {
                     chrome::keep_token(Some(token));
@@ -139,24 +135,23 @@ impl Client {
         let token = self.token();
         let after = self.desk.look(crate::state::rig::Rig::after);
         self.asked.set_value(after.is_some());
-        let language = Some(browser::language());
-        let hello = ClientMessage::Hello { protocol: PROTOCOL_VERSION, token, after, language };
+        let hello = ClientMessage::Hello { protocol: PROTOCOL_VERSION, token, after, language: None };
         if let Ok(hello) = serde_json::to_string(&hello) {
             socket::send(&hello);
         }
     }
 
-    /// The token; an agent refuses none.
+    /// Returns the token, or an empty one, which the agent refuses.
     pub fn token(self) -> String {
         self.desk.connection.with_untracked(|connection| connection.token.clone()).unwrap_or_default()
     }
 
-    fn hear(self, told: Told) {
-        match told {
-            Told::Opened => self.tell(|connection, _| connection.opened()),
-            Told::Closed => self.tell(|connection, now_ms| connection.closed(now_ms, chrome::chance())),
-            // What a later agent says besides is nothing to this page.
-            Told::Message(text) => match read_server_message(&text) {
+    fn hear(self, event: SocketEvent) {
+        match event {
+            SocketEvent::Opened => self.tell(|connection, _| connection.opened()),
+            SocketEvent::Closed => self.tell(|connection, now_ms| connection.closed(now_ms, chrome::chance())),
+            // Messages unknown to this page, from a newer agent, are ignored.
+            SocketEvent::Message(text) => match serde_json::from_str(&text) {
                 Ok(message) => self.take(message),
                 Err(_) => self.tell(|connection, now_ms| {
                     connection.heard(now_ms, false);
@@ -188,7 +183,7 @@ impl Client {
         let is_greeting = matches!(message, ServerMessage::Hello(_));
         let has_new_settings = match &message {
             ServerMessage::Hello(_) => true,
-            ServerMessage::Event(event) => matches!(event.what, What::SettingsChanged),
+            ServerMessage::Event(event) => matches!(event.what, EventKind::SettingsChanged),
             _ => false,
         };
         let asked = self.asked.get_value();
@@ -207,8 +202,8 @@ impl Client {
         }
     }
 
-    /// Draws what changed in the next frame, and not before a tenth of a second is over. A hidden page has no frames.
-    pub fn draw(self, changed: Changed) {
+    /// Draws the changes in the next frame, at most ten times per second. A hidden page has no frames.
+    pub fn draw(self, changed: ChangedParts) {
         let mut is_first = false;
         self.pending.update_value(|pending| {
             pending.changed = pending.changed.and(changed);
@@ -228,7 +223,7 @@ impl Client {
     }
 
     fn flush(self) {
-        let mut changed = Changed::default();
+        let mut changed = ChangedParts::default();
         self.pending.update_value(|pending| {
             changed = std::mem::take(&mut pending.changed);
             (pending.is_scheduled, pending.drawn_at) = (false, browser::now_millis());
@@ -236,12 +231,12 @@ impl Client {
         self.desk.draw(changed);
     }
 
-    /// Tells the person what happens now, where they want it; what was missed is on the page.
-    fn notify(self, event: &headroom_shared::protocol::event::Event) {
+    /// Notifies the user of alerts as they happen, if enabled. Missed alerts are on the page.
+    fn notify(self, event: &headroom_protocol::event::Event) {
         let is_news = match &event.what {
-            What::Alert { .. } => true,
-            // Of one that was dismissed nobody wants to hear any more.
-            What::AlertOver { alert, gpu } => self
+            EventKind::Alert { .. } => true,
+            // The end of a dismissed alert is not notified.
+            EventKind::AlertOver { alert, gpu } => self
                 .desk
                 .look(|rig| rig.fired.iter().any(|fired| fired.is(alert, gpu.as_deref(), event.run.as_deref()))),
             _ => false,
@@ -249,7 +244,7 @@ impl Client {
         if is_news {
             let (title, words) = self.desk.look(|rig| {
                 let title = if rig.name.is_empty() { t(text::NAME).to_owned() } else { rig.name.clone() };
-                (title, words::event(rig, event))
+                (title, messages::event(rig, event))
             });
             let tag = format!("{:?}", event.run);
             chrome::notify(&title, &words.unwrap_or_default(), &tag);
@@ -262,27 +257,27 @@ impl Client {
                 Ok((settings, tag)) => {
                     self.desk.settings.set(settings.clone());
                     self.desk.form.update(|form| form.take(settings, tag));
-                    // What one has just saved is told as well, and stays saved.
-                    if self.desk.kept.with_untracked(|kept| *kept != Kept::Saved) {
-                        self.desk.kept.set(Kept::Fetched);
+                    // The agent also announces settings that this page has just saved; their state remains `Saved`.
+                    if self.desk.kept.with_untracked(|kept| *kept != SettingsState::Saved) {
+                        self.desk.kept.set(SettingsState::Fetched);
                     }
                 }
-                Err(message) => self.desk.kept.set(Kept::NotFetched(message)),
+                Err(message) => self.desk.kept.set(SettingsState::NotFetched(message)),
             }
         });
     }
 
-    /// What can be started, which an agent that was started anew may say anew.
+    /// Fetches the configs, data sets and devices. A restarted agent may offer others.
     fn fetch_training(self) {
         spawn_local(async move {
             let allowed = match rest::training(&self.token()).await {
                 Ok(training) => {
                     self.desk.order.update(|order| orders::fit(order, &training));
-                    Allowed::Is(training)
+                    LaunchOptions::Is(training)
                 }
-                Err(message) => Allowed::Failed(message),
+                Err(message) => LaunchOptions::Failed(message),
             };
-            // The form stays as it is where nothing changed.
+            // An unchanged list does not rebuild the form.
             if self.desk.allowed.with_untracked(|known| *known != allowed) {
                 self.desk.allowed.set(allowed);
             }
@@ -295,23 +290,23 @@ impl Client {
             return;
         }
         let how = rest::start(&self.token(), &order).await.map(|(_, name)| {
-            // The next one has a name of its own.
+            // The name applies to one run only.
             self.desk.order.update(|order| order.name = None);
-            // What is at work is shown, or else the newest, which it is.
+            // The new run is the newest, so it is shown unless another run is active.
             self.desk.chosen_run.set(None);
             say(&text::rig_ordered(name))
         });
         self.pressed(START, how);
     }
 
-    async fn act(self, run: String, act: Act) {
+    async fn act(self, run: String, act: RunAction) {
         if self.desk.presses.try_update(|presses| presses.begin(&run)) == Some(true) {
-            // Whoever stops a run goes on looking at it, also where another is newer.
-            if matches!(act, Act::Stop | Act::GoOn) {
+            // A stopped or resumed run stays selected, also if another run is newer.
+            if matches!(act, RunAction::Stop | RunAction::GoOn) {
                 self.desk.chosen_run.set(Some(run.clone()));
             }
             let how = match act.request() {
-                // What is done is told as everything that happens.
+                // The result of the action arrives as an event.
                 Some(request) => rest::act(&self.token(), &run, request).await.map(|()| String::new()),
                 None => self.start_again(&run).await,
             };
@@ -319,16 +314,16 @@ impl Client {
         }
     }
 
-    /// Orders what a run was ordered with, and shows what comes of it.
-    async fn start_again(self, run: &str) -> Result<String, rest::Failed> {
-        let of = |watched: &Watched| watched.run.order.clone();
+    /// Starts a run with the order of an earlier run and shows the new run.
+    async fn start_again(self, run: &str) -> Result<String, rest::RequestError> {
+        let of = |watched: &ShownRun| watched.run.order.clone();
         let order = self.desk.look(|rig| rig.runs.iter().find(|watched| watched.run.id == run).and_then(of));
         let (id, name) = rest::start(&self.token(), &order.unwrap_or_default()).await?;
         self.desk.chosen_run.set(Some(id));
         Ok(say(&text::rig_ordered(name)))
     }
 
-    fn pressed(self, name: &str, how: Result<String, rest::Failed>) {
+    fn pressed(self, name: &str, how: Result<String, rest::RequestError>) {
         let how = how.map_err(|message| say(&text::rig_not_done(message)));
         self.desk.presses.update(|presses| presses.end(name, how));
     }
@@ -340,30 +335,30 @@ impl Client {
             Ok(Some(tag)) => {
                 self.desk.settings.set(settings.clone());
                 self.desk.form.update(|form| form.saved(settings, tag));
-                self.desk.kept.set(Kept::Saved);
+                self.desk.kept.set(SettingsState::Saved);
             }
-            // They were changed elsewhere, and the form will say so.
+            // The settings were changed elsewhere; the form shows the conflict.
             Ok(None) => {
-                self.desk.kept.set(Kept::Fetched);
+                self.desk.kept.set(SettingsState::Fetched);
                 self.fetch_settings();
             }
-            Err(message) => self.desk.kept.set(Kept::NotSaved(message)),
+            Err(message) => self.desk.kept.set(SettingsState::NotSaved(message)),
         }
     }
 
-    async fn answer(self, ask: Ask) {
+    async fn answer(self, ask: PageRequest) {
         match ask {
-            Ask::Again => self.tell(Connection::again),
-            Ask::Token(token) => {
+            PageRequest::Again => self.tell(Connection::again),
+            PageRequest::Token(token) => {
                 chrome::keep_token(Some(&token));
                 self.tell(|connection, now_ms| connection.take_token(now_ms, token));
             }
-            Ask::Forget => self.tell(Connection::forget_token),
-            Ask::Save => self.save().await,
-            Ask::Start => self.start().await,
-            Ask::Act(run, act) => self.act(run, act).await,
-            // That it is dismissed is told as everything that happens.
-            Ask::Dismiss(event) => {
+            PageRequest::Forget => self.tell(Connection::forget_token),
+            PageRequest::Save => self.save().await,
+            PageRequest::Start => self.start().await,
+            PageRequest::Act(run, act) => self.act(run, act).await,
+            // The dismissal arrives as an event.
+            PageRequest::Dismiss(event) => {
                 let said = rest::dismiss(&self.token(), event).await.err();
                 let said = said.map(|message| say(&text::rig_not_dismissed(message))).unwrap_or_default();
                 self.desk.not_dismissed.set(said);

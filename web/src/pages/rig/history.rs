@@ -1,4 +1,4 @@
-//! What is fetched besides the stream: the minute before the page was opened, a run's losses and its memory.
+//! Data fetched besides the event stream: the minute before the page was opened, and a run's losses and memory.
 
 use leptos::{prelude::*, task::spawn_local};
 
@@ -11,41 +11,41 @@ use crate::{
     state::{
         rig::{
             Rig,
-            card::{Card, SECOND_MS},
             connection::Stage,
-            fetched::{Fetched, RunHistory},
+            fetched::{FetchedHistory, RunHistory},
+            gpu::{MonitoredGpu, SECOND_MS},
+            messages,
             processes::{predicted_bytes, run_on},
-            words,
         },
-        rig_charts::{plot::Planned, view::Range},
+        rig_charts::{plot::PlannedPeak, view::Range},
     },
 };
 
-/// Points of a chart; it has as many columns.
+/// Number of points of a chart, which equals its number of columns.
 const POINTS: u64 = 600;
-/// The last minutes have holes where history had not written yet what it was asked for; those are asked for so many
-/// times in all.
+/// Number of attempts to fill gaps in the last minutes. Gaps exist because the requested history was not written yet.
 const FILLS_MAX: u32 = 4;
-/// Between two of them: history is written once a second, and a disk may take as long again.
+/// Time between two attempts. History is written once per second, and a slow disk may take as long again.
 const FILL_EVERY: Duration = Duration::from_secs(3);
-/// What did not arrive is asked for again after this.
+/// Time in milliseconds before a failed request is repeated.
 const RETRY_MS: u64 = 10_000;
-/// Live seconds reach back an hour; well before that is over, what follows now is fetched anew.
+/// Age in milliseconds after which a run's memory is fetched again. Live data reach back one hour, so this is well
+/// before a gap appears.
 const STALE_AFTER_MS: u64 = 1_800_000;
 
-/// Keeps all of it in step with what is shown.
+/// Fetches the data for what is shown.
 pub fn keep_history(client: Client) {
     let desk = client.desk;
     let live = is_live(client);
 
-    // The sparklines of a page that has just been opened, and after a restart that nobody recorded.
+    // Fills the sparklines after the page was opened, and after a restart during which nothing was recorded.
     Effect::new(move |_| {
         if live.get() {
             fill(client, FILLS_MAX);
         }
     });
 
-    // The losses of the run that is shown, and of those beside it. Where they do not arrive, they are asked for again.
+    // Fetches the losses of the shown run and of the compared runs. Failed requests are repeated.
     let run = Memo::new(move |_| desk.run());
     let again = Memo::new(move |_| desk.now_ms.get() / RETRY_MS);
     let under_way = StoredValue::new(Vec::<String>::new());
@@ -81,7 +81,7 @@ pub fn keep_history(client: Client) {
         shown
     });
 
-    // Memory of the card of the run that is shown. What follows now moves on by itself; half an hour later it is fetched anew.
+    // Fetches the memory of the shown run's GPU. Live data extend it; half an hour later it is fetched again.
     let generation = Memo::new(move |_| desk.now_ms.get() / STALE_AFTER_MS);
     let of_run = Memo::new(move |_| {
         let id = run.get()?;
@@ -103,13 +103,13 @@ pub fn keep_history(client: Client) {
     });
 }
 
-/// Asks for what the last minutes of the cards lack, and so many times in all for what they lack still.
+/// Fetches the gaps in the last minutes of all GPUs, with at most `n_fills` attempts.
 fn fill(client: Client, n_fills: u32) {
     let desk = client.desk;
     spawn_local(async move {
         let now_ms = desk.agent_now_ms_untracked();
-        let lacks = |card: &Card| Some((card.gpu.uuid.clone(), card.missing(now_ms)?));
-        for (uuid, range) in desk.look(|rig| rig.cards.iter().filter_map(lacks).collect::<Vec<_>>()) {
+        let lacks = |gpu: &MonitoredGpu| Some((gpu.info.uuid.clone(), gpu.missing(now_ms)?));
+        for (uuid, range) in desk.look(|rig| rig.gpus.iter().filter_map(lacks).collect::<Vec<_>>()) {
             let n_points = range.span_ms() / SECOND_MS;
             let asked = rest::history(&client.token(), &uuid, range.from_ms, range.to_ms, n_points).await;
             let Ok(history) = asked else { break };
@@ -123,10 +123,10 @@ fn fill(client: Client, n_fills: u32) {
     });
 }
 
-async fn fetch(client: Client, uuid: &str, range: Range) -> Fetched {
+async fn fetch(client: Client, uuid: &str, range: Range) -> FetchedHistory {
     match rest::history(&client.token(), uuid, range.from_ms, range.to_ms, POINTS).await {
-        Ok(history) => Fetched::History(history),
-        Err(message) => Fetched::Failed(message),
+        Ok(history) => FetchedHistory::History(history),
+        Err(message) => FetchedHistory::Failed(message),
     }
 }
 
@@ -134,27 +134,28 @@ fn is_live(client: Client) -> Memo<bool> {
     Memo::new(move |_| client.desk.connection.with(|connection| connection.stage == Stage::Live))
 }
 
-/// The cards' history, fed by the agent.
+/// Renders the history chart of the GPUs, with data from the agent.
 pub fn chart(client: Client) -> impl IntoView {
     let desk = client.desk;
     let fetch: Fetch =
         Rc::new(move |path| Box::pin(async move { rest::body(path.trim_start_matches('/'), &client.token()).await }));
-    let gpus = Signal::derive(move || desk.about(|rig| rig.cards.iter().map(|card| card.gpu.clone()).collect()));
+    let gpus = Signal::derive(move || desk.about(|rig| rig.gpus.iter().map(|gpu| gpu.info.clone()).collect()));
     let live = is_live(client);
-    // It stands still where nobody answers, so that nobody is asked.
+    // Without a connection the time stops, so that no requests are sent.
     let newest_ms = Memo::new(move |last: Option<&u64>| match live.get() {
         true => desk.agent_now_ms(),
         false => last.copied().unwrap_or_default(),
     });
-    // What is drawn is the whole card's: the share of others stands below the plan's.
+    // The chart shows the memory of the whole GPU, so a predicted peak includes the memory of other processes.
     let planned = Signal::derive(move || {
-        let of = |rig: &Rig, card: &Card| {
-            let planned = Planned { bytes: predicted_bytes(rig, card)?, from_ms: run_on(rig, card)?.started_ms };
-            Some((card.gpu.uuid.clone(), planned))
+        let of = |rig: &Rig, gpu: &MonitoredGpu| {
+            let planned = PlannedPeak { bytes: predicted_bytes(rig, gpu)?, from_ms: run_on(rig, gpu)?.started_ms };
+            Some((gpu.info.uuid.clone(), planned))
         };
-        desk.slow(|rig| rig.cards.iter().filter_map(|card| of(rig, card)).collect::<Vec<_>>())
+        desk.slow(|rig| rig.gpus.iter().filter_map(|gpu| of(rig, gpu)).collect::<Vec<_>>())
     });
-    let paused =
-        Signal::derive(move || desk.about(|rig| rig.state.as_ref().and_then(|state| words::history(&state.history))));
+    let paused = Signal::derive(move || {
+        desk.about(|rig| rig.state.as_ref().and_then(|state| messages::history(&state.history)))
+    });
     view! { <HistoryChart gpus fetch newest_ms planned paused /> }
 }

@@ -1,28 +1,28 @@
-//! How a text is to be written: what a person sets, and what is taken of what was typed.
+//! Generation settings: the user's values, and the parsing of typed input.
 
 use crate::{
     state::entry::{self, Fault},
     text::{self, Key},
 };
 
-/// How a text is to be written.
+/// Generation settings.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Settings {
-    /// What logits are divided by.
+    /// The divisor of the logits.
     pub temperature: f32,
-    /// Tokens to choose among; 0 for all.
+    /// The number of most probable tokens to sample from; 0 for all.
     pub top_k: u32,
-    /// Where chance begins.
+    /// The random seed.
     pub seed: u64,
-    /// Tokens to write.
+    /// The number of tokens to generate.
     pub n_tokens: u32,
-    /// With a pause between two, to watch.
+    /// Whether to pause after each token.
     pub slowly: bool,
 }
 
-/// The most tokens of one text: a page with more gets slow.
+/// The most tokens of one text: a page with more becomes slow.
 const N_TOKENS_MAX: i64 = 2000;
-/// A token is looked at for so long.
+/// The pause after each token in slow mode, in milliseconds.
 const PAUSE_MILLIS: u32 = 150;
 
 impl Default for Settings {
@@ -32,29 +32,29 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Milliseconds between two tokens.
+    /// The pause after each token, in milliseconds.
     pub const fn pause_millis(&self) -> u32 {
         if self.slowly { PAUSE_MILLIS } else { 0 }
     }
 
-    /// Takes a temperature from 0 up, or says what it would take.
+    /// Sets the temperature, from 0 to 100, or returns the expected format.
     pub fn take_temperature(&mut self, typed: &str) -> Fault {
         #[expect(clippy::cast_possible_truncation, reason = "logits are f32")]
         let parsed = entry::number(typed).map(|value| value as f32).filter(|value| (0.0..=100.0).contains(value));
         put(&mut self.temperature, parsed, text::EXPECTS_TEMPERATURE)
     }
 
-    /// Takes how many to choose among.
+    /// Sets `top_k`, from 0, or returns the expected format.
     pub fn take_top_k(&mut self, typed: &str) -> Fault {
         put(&mut self.top_k, entry::count(typed, 0).and_then(|n| n.try_into().ok()), text::EXPECTS_TOP_K)
     }
 
-    /// Takes a seed.
+    /// Sets the seed, or returns the expected format.
     pub fn take_seed(&mut self, typed: &str) -> Fault {
         put(&mut self.seed, typed.trim().parse().ok(), text::EXPECTS_SEED)
     }
 
-    /// Takes a number of tokens.
+    /// Sets the number of tokens, from 1, or returns the expected format.
     pub fn take_n_tokens(&mut self, typed: &str) -> Fault {
         let parsed = entry::count(typed, 1).filter(|n| *n <= N_TOKENS_MAX).and_then(|n| n.try_into().ok());
         put(&mut self.n_tokens, parsed, text::EXPECTS_N_TOKENS)

@@ -1,44 +1,42 @@
-//! The form of what an owner sets: rules, several of a kind where one likes, and the price of energy. What another
-//! device sets meanwhile is kept beside what a person changes here, until that person chooses.
+//! The form of the owner's settings: alert rules, of which several may have the same kind, and the energy price.
+//! Changes from another device are kept beside the user's edits until the user chooses.
 
-use headroom_shared::{
-    decimal,
-    protocol::alert::{ALERTS_MAX, Alert, Settings},
-};
+use headroom_protocol::alert::{ALERTS_MAX, Alert, Settings};
+use headroom_text::decimal;
 
 use crate::text::{self, Key};
 
 /// A kind of rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A card is too hot.
+    /// A GPU is too hot.
     Temperature,
-    /// Too much of a card's memory is used.
+    /// Too much of a GPU's memory is in use.
     Memory,
-    /// A run does not go on.
+    /// A run makes no progress.
     Progress,
-    /// A card is gone.
+    /// A GPU is lost.
     Lost,
     /// A run failed.
     Failed,
 }
 
 impl Kind {
-    /// All, in the form's order.
+    /// All kinds, in the form's order.
     pub const ALL: [Self; 5] = [Self::Temperature, Self::Memory, Self::Progress, Self::Lost, Self::Failed];
 
-    /// A rule's kind, and its number.
+    /// A rule's kind and number.
     const fn read(alert: &Alert) -> (Self, u64) {
         match *alert {
             Alert::TemperatureAbove { celsius } => (Self::Temperature, celsius),
             Alert::MemoryAbove { percent } => (Self::Memory, percent),
             Alert::NoProgress { minutes } => (Self::Progress, minutes),
-            Alert::CardLost => (Self::Lost, 0),
+            Alert::GpuLost => (Self::Lost, 0),
             Alert::RunFailed => (Self::Failed, 0),
         }
     }
 
-    /// What stands before its number, or all of it.
+    /// The text before its number, or the whole text.
     pub const fn name(self) -> Key {
         match self {
             Self::Temperature => text::RIG_RULE_TEMPERATURE,
@@ -49,7 +47,7 @@ impl Kind {
         }
     }
 
-    /// The unit of its number, with what it is at first, at least and at most; nothing where it has none.
+    /// The unit of its number, with the default, the minimum and the maximum; `None` for a kind without a number.
     pub const fn number(self) -> Option<(&'static str, [u64; 3])> {
         match self {
             Self::Temperature => Some(("°C", [85, 30, 120])),
@@ -59,7 +57,7 @@ impl Kind {
         }
     }
 
-    /// A number within its bounds.
+    /// Clamps a number to its bounds.
     fn clamp(self, number: u64) -> u64 {
         self.number().map_or(0, |(_, [_, least, most])| number.clamp(least, most))
     }
@@ -69,7 +67,7 @@ impl Kind {
             Self::Temperature => Alert::TemperatureAbove { celsius: number },
             Self::Memory => Alert::MemoryAbove { percent: number },
             Self::Progress => Alert::NoProgress { minutes: number },
-            Self::Lost => Alert::CardLost,
+            Self::Lost => Alert::GpuLost,
             Self::Failed => Alert::RunFailed,
         }
     }
@@ -78,38 +76,38 @@ impl Kind {
 /// A rule in the form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// Names it as long as the form lives.
+    /// Its id during the form's lifetime.
     pub id: u32,
-    /// What it is about.
+    /// Its kind.
     pub kind: Kind,
-    /// Its bound; nothing to a kind without.
+    /// Its threshold; unused by a kind without a number.
     pub number: u64,
 }
 
-/// What the owner set, as it was read and as a person changes it.
+/// The owner's settings, as loaded and as edited.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Form {
-    /// As it was read or saved.
+pub struct AlertSettingsForm {
+    /// The settings as loaded or saved.
     base: Settings,
-    /// The agent's name for that.
+    /// The agent's entity tag of `base`.
     tag: String,
-    /// What the form made of that before anybody typed: spaces around a currency are none of it.
+    /// The form's value before any edit. It differs from `base` in details, such as spaces around a currency.
     untouched: Option<Settings>,
-    /// What was set elsewhere since a person began to change this, and its name.
+    /// Settings saved elsewhere since the user began to edit, and their tag.
     theirs: Option<(Settings, String)>,
-    /// In their order.
+    /// The rules, in their order.
     pub rules: Vec<Rule>,
-    /// As it is typed.
+    /// The price per kWh, as typed.
     pub price: String,
-    /// As it is typed.
+    /// The currency, as typed.
     pub currency: String,
-    /// How often the form was filled: then all of it is drawn anew.
+    /// The number of times that the form was filled; each time, it is redrawn completely.
     pub n_fills: u32,
     n_rules_ever: u32,
 }
 
-impl Form {
-    /// Takes what the agent has now. What a person began to change stays as it is.
+impl AlertSettingsForm {
+    /// Takes the agent's current settings. The user's edits are kept.
     pub fn take(&mut self, settings: Settings, tag: String) {
         let made = self.made();
         if made.as_ref() == Some(&settings) {
@@ -123,7 +121,7 @@ impl Form {
         }
     }
 
-    /// What was made of it is what the agent has now; what was typed since stays.
+    /// Marks settings as saved on the agent; later edits are kept.
     pub fn saved(&mut self, settings: Settings, tag: String) {
         self.untouched = Some(settings.clone());
         (self.base, self.tag, self.theirs) = (settings, tag, None);
@@ -147,48 +145,48 @@ impl Form {
         self.n_rules_ever += 1;
     }
 
-    /// What a person made of it; nothing where the price is none.
+    /// The edited settings; `None` if the price is invalid.
     pub fn made(&self) -> Option<Settings> {
         let mut settings = self.base.clone();
         settings.alerts = self.rules.iter().map(|rule| rule.kind.rule(rule.number)).collect();
         write_price(&mut settings, &self.price, &self.currency).then_some(settings)
     }
 
-    /// The name of what is to be changed.
+    /// The tag of the settings to replace.
     pub fn tag(&self) -> String {
         self.tag.clone()
     }
 
-    /// Whether a person has to choose between this and what was set elsewhere.
+    /// Returns whether the user has to choose between these edits and settings saved elsewhere.
     pub const fn has_conflict(&self) -> bool {
         self.theirs.is_some()
     }
 
-    /// This is to take the place of what was set elsewhere.
+    /// Keeps these edits; saving them replaces the settings from elsewhere.
     pub fn keep_mine(&mut self) {
         if let Some((settings, tag)) = self.theirs.take() {
             (self.base, self.tag) = (settings, tag);
         }
     }
 
-    /// What was set elsewhere takes the place of this.
+    /// Replaces these edits by the settings from elsewhere.
     pub fn take_theirs(&mut self) {
         if let Some((settings, tag)) = self.theirs.take() {
             self.fill(settings, tag);
         }
     }
 
-    /// Rules of a kind.
+    /// The rules of a kind.
     pub fn of(&self, kind: Kind) -> Vec<Rule> {
         self.rules.iter().filter(|rule| rule.kind == kind).copied().collect()
     }
 
-    /// Whether there may be one more.
+    /// Returns whether another rule fits.
     pub fn has_room(&self) -> bool {
         self.rules.len() < ALERTS_MAX
     }
 
-    /// One more of a kind, at first beside the last of it.
+    /// Adds a rule of a kind, with the default number or one above the last rule's.
     pub fn add(&mut self, kind: Kind) {
         if self.has_room() {
             let first = kind.number().map_or(0, |(_, [first, ..])| first);
@@ -198,7 +196,7 @@ impl Form {
         }
     }
 
-    /// All of a kind, or none.
+    /// Switches a kind on, with one rule, or off.
     pub fn switch(&mut self, kind: Kind, is_on: bool) {
         self.rules.retain(|rule| rule.kind != kind);
         if is_on {
@@ -206,12 +204,12 @@ impl Form {
         }
     }
 
-    /// Takes one away.
+    /// Removes a rule.
     pub fn remove(&mut self, id: u32) {
         self.rules.retain(|rule| rule.id != id);
     }
 
-    /// Gives one another number, and says which it has then.
+    /// Sets a rule's number and returns the resulting one.
     pub fn set(&mut self, id: u32, number: Option<u64>) -> u64 {
         let Some(rule) = self.rules.iter_mut().find(|rule| rule.id == id) else { return 0 };
         if let Some(number) = number {
@@ -221,10 +219,10 @@ impl Form {
     }
 }
 
-/// Characters of a currency at most, as the agent takes them.
+/// The most characters of a currency that the agent accepts.
 const CURRENCY_CHARS_MAX: usize = 8;
 
-/// Takes a price as it was typed; false where it is none. Nothing typed is no price.
+/// Sets the price from the typed text; false if it is invalid. An empty text removes the price.
 fn write_price(settings: &mut Settings, price: &str, currency: &str) -> bool {
     let price = price.trim().replace(',', ".");
     if price.is_empty() {
@@ -239,7 +237,7 @@ fn write_price(settings: &mut Settings, price: &str, currency: &str) -> bool {
     true
 }
 
-/// In no currency does a kilowatt-hour cost more.
+/// The highest price of a kilowatt-hour in any currency.
 const PRICE_MAX: f64 = 1e6;
 
 #[cfg(test)]
@@ -253,18 +251,18 @@ mod tests {
         Settings { alerts: alerts.to_vec(), price_per_kwh: Some(0.35), currency: "€".to_owned() }
     }
 
-    fn filled(alerts: &[Alert]) -> Form {
-        let mut form = Form::default();
+    fn filled(alerts: &[Alert]) -> AlertSettingsForm {
+        let mut form = AlertSettingsForm::default();
         form.take(settings(alerts), "1".to_owned());
         form
     }
 
     #[test]
     fn rules_are_added_changed_and_taken_away_several_of_a_kind() {
-        // A number that another program set stays, though the form gives none so low.
+        // A number that another program set is kept, although it is below the form's minimum.
         let cold = Alert::TemperatureAbove { celsius: 20 };
-        let mut form = filled(&[cold, Alert::CardLost, HOT]);
-        assert_eq!((form.made(), form.n_fills), (Some(settings(&[cold, Alert::CardLost, HOT])), 1));
+        let mut form = filled(&[cold, Alert::GpuLost, HOT]);
+        assert_eq!((form.made(), form.n_fills), (Some(settings(&[cold, Alert::GpuLost, HOT])), 1));
         let [first, second] = form.of(Kind::Temperature)[..] else { panic!("two of them") };
         assert_eq!((form.set(second.id, Some(5000)), form.set(second.id, None)), (120, 120));
         form.remove(first.id);
@@ -286,38 +284,38 @@ mod tests {
     }
 
     #[test]
-    fn what_a_person_changes_stays_until_that_person_chooses() {
+    fn edited_setting_stays_until_user_chooses() {
         let mut form = filled(&[HOT]);
         form.take(settings(&[FULL]), "2".to_owned());
         assert_eq!((form.has_conflict(), form.n_fills, form.made()), (false, 2, Some(settings(&[FULL]))));
         let spaced = Settings { currency: " € ".to_owned(), ..settings(&[HOT]) };
         form.take(spaced, "2a".to_owned());
         form.take(settings(&[FULL]), "2".to_owned());
-        assert_eq!((form.has_conflict(), form.n_fills), (false, 4), "nobody typed a space less");
+        assert_eq!((form.has_conflict(), form.n_fills), (false, 4), "surrounding blanks are not an edit");
         form.switch(Kind::Lost, true);
         form.take(settings(&[FULL]), "2".to_owned());
-        assert!(!form.has_conflict(), "nobody changed it elsewhere");
+        assert!(!form.has_conflict(), "the settings did not change elsewhere");
         form.take(settings(&[HOT]), "3".to_owned());
         assert!(form.has_conflict());
-        assert_eq!((form.n_fills, form.tag().as_str()), (4, "2"), "saving as if nothing had happened is refused");
-        let mine = settings(&[FULL, Alert::CardLost]);
+        assert_eq!((form.n_fills, form.tag().as_str()), (4, "2"), "saving without resolving the conflict is refused");
+        let mine = settings(&[FULL, Alert::GpuLost]);
         let mut other = form.clone();
         other.take_theirs();
         assert_eq!((other.made(), other.tag().as_str(), other.n_fills), (Some(settings(&[HOT])), "3", 5));
         form.keep_mine();
         assert_eq!((form.made(), form.tag().as_str(), form.has_conflict()), (Some(mine.clone()), "3", false));
-        // The event of one's own change may come before the answer to it.
+        // The event of this page's own change may arrive before the response to it.
         form.take(mine.clone(), "4".to_owned());
         form.price = "x".to_owned();
         form.saved(mine, "4".to_owned());
         form.take(settings(&[]), "5".to_owned());
-        assert_eq!((form.has_conflict(), form.made()), (true, None), "what is typed is no price yet, and kept");
+        assert_eq!((form.has_conflict(), form.made()), (true, None), "an incomplete price is kept as typed");
         form.take(settings(&[HOT]), "4".to_owned());
         assert!(!form.has_conflict(), "it was changed back");
     }
 
     #[test]
-    fn a_price_is_read_with_either_mark_and_refused_where_it_is_none() {
+    fn price_accepts_both_decimal_marks_and_refuses_others() {
         let mut settings = Settings::default();
         assert!(write_price(&mut settings, " 0,35 ", " € "));
         assert_eq!((settings.price_per_kwh, settings.currency.as_str()), (Some(0.35), "€"));

@@ -1,52 +1,52 @@
-//! Runs beside the one that is shown: which, and where what they were started with differs.
+//! Comparison of runs with the shown one: the selection, and the differences in their settings.
 
-use headroom_shared::protocol::run::Run;
+use headroom_protocol::run::Run;
 
-use super::{Rig, Watched, names::called};
+use super::{Rig, ShownRun, names::called};
 use crate::{
-    state::rig_charts::{loss_plot::Other, zone::Zone},
+    state::rig_charts::{loss_plot::ComparedCurve, zone::UtcOffset},
     text::{self, t},
 };
 
-/// Runs that are compared at most, besides the one that is shown: there are as many styles of line.
+/// The most compared runs besides the shown one, one per line style.
 pub const COMPARED_MAX: usize = 3;
-/// Rows of differences at most: more nobody compares.
+/// The most rows of differences.
 const ROWS_MAX: usize = 40;
-/// What stands where a config has no such key.
+/// The cell of a key that a config does not set.
 const NOT_SET: &str = "–";
 
-/// Numbers of runs that are compared with the one that is shown.
+/// The ids of the runs compared with the shown one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Compared(Vec<String>);
+pub struct ComparedRuns(Vec<String>);
 
-impl Compared {
-    /// Takes another, if there is room.
+impl ComparedRuns {
+    /// Adds a run, if there is room.
     pub fn add(&mut self, id: String) {
         if self.0.len() < COMPARED_MAX && !self.0.contains(&id) {
             self.0.push(id);
         }
     }
 
-    /// Leaves one out.
+    /// Removes a run.
     pub fn remove(&mut self, id: &str) {
         self.0.retain(|other| other != id);
     }
 
-    /// Whether another has room.
+    /// Returns whether another run fits.
     pub const fn has_room(&self) -> bool {
         self.0.len() < COMPARED_MAX
     }
 
-    /// Those beside the one that is shown.
+    /// The compared runs without the shown one.
     pub fn beside<'a>(&'a self, shown: &'a str) -> impl Iterator<Item = &'a String> {
         self.0.iter().filter(move |id| *id != shown)
     }
 
-    /// What is drawn of them.
-    pub fn others(&self, rig: &Rig, shown: &str, zone: Zone) -> Vec<Other> {
+    /// The curves to draw for the compared runs.
+    pub fn others(&self, rig: &Rig, shown: &str, zone: UtcOffset) -> Vec<ComparedCurve> {
         let watched = |id: &String| rig.runs.iter().find(|watched| watched.run.id == *id);
         let drawn = || self.beside(shown).map(String::as_str).chain([shown]);
-        let other = |Watched { run, losses, .. }: &Watched| Other {
+        let other = |ShownRun { run, losses, .. }: &ShownRun| ComparedCurve {
             id: run.id.clone(),
             name: called(rig, run, drawn(), zone),
             losses: losses.clone(),
@@ -55,18 +55,18 @@ impl Compared {
     }
 }
 
-/// A table of where runs differ.
+/// A table of the differences between runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Differences {
-    /// Names of the runs, the one that is shown first.
+    /// The runs' names, the shown one first.
     pub names: Vec<String>,
-    /// Keys of their configs, with what each run has.
+    /// The configs' keys, with each run's value.
     pub rows: Vec<(String, Vec<String>)>,
 }
 
-/// Where runs differ in their configs, and in the config, the data set and the device that the agent was told to start
-/// them with; nothing where that is known of fewer than two.
-pub fn differences(rig: &Rig, ids: &[String], zone: Zone) -> Option<Differences> {
+/// The differences between the runs' configs, and between the config, the data set and the device that they were
+/// started with. `None` if these are known for fewer than two runs.
+pub fn differences(rig: &Rig, ids: &[String], zone: UtcOffset) -> Option<Differences> {
     let run = |id: &String| rig.runs.iter().map(|watched| &watched.run).find(|run| run.id == *id);
     let of = |run| Some((called(rig, run, ids, zone), values(run)?));
     let (names, configs): (Vec<_>, Vec<_>) = ids.iter().filter_map(run).filter_map(of).unzip();
@@ -84,13 +84,13 @@ pub fn differences(rig: &Rig, ids: &[String], zone: Zone) -> Option<Differences>
     (configs.len() > 1).then_some(Differences { names, rows })
 }
 
-/// What a config has under a key.
+/// The value of a key in a config.
 fn in_config<'a>(config: &'a [(&str, String)], key: &str) -> &'a str {
     config.iter().rfind(|(name, _)| *name == key).map_or(NOT_SET, |found| &found.1)
 }
 
-/// Keys with their values, of which a later one counts: lines as a config file has them, or as nanoGPT prints them. What
-/// the run was ordered with counts before them, and is written as they are.
+/// Keys with their values; the last value of a key applies. Lines have the form of a config file or of nanoGPT's
+/// output. The values that the run was started with come first and override them.
 fn values(run: &Run) -> Option<Vec<(&str, String)>> {
     let mut values: Vec<(&str, String)> = Vec::new();
     if let Some(order) = &run.order {
@@ -110,7 +110,7 @@ fn values(run: &Run) -> Option<Vec<(&str, String)>> {
 fn value(line: &str) -> Option<(&str, &str)> {
     let (key, value) = line.split_once('=')?;
     let (key, value) = (key.trim().trim_start_matches("Overriding: "), value.trim());
-    // What stands behind a value is no part of it; a text may have the sign in it.
+    // A comment after a value is not part of it; a quoted string may contain `#`.
     let is_text = value.starts_with(['"', '\'']);
     let value = if is_text { value } else { value.split('#').next().unwrap_or_default().trim_end() };
     let is_key = !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
@@ -119,24 +119,24 @@ fn value(line: &str) -> Option<(&str, &str)> {
 
 #[cfg(test)]
 mod tests {
-    use headroom_shared::protocol::run::Order;
+    use headroom_protocol::run::RunRequest;
 
     use super::*;
     use crate::state::{rig::sample::run, rig_charts::losses::Losses};
 
-    const UTC: Zone = Zone(|_| 0);
+    const UTC: UtcOffset = UtcOffset(|_| 0);
 
     fn rig(configs: &[(&str, Option<&str>)]) -> Rig {
         let mut rig = Rig::default();
         for (id, config) in configs {
             let run = Run { name: format!("run {id}"), config: config.map(str::to_owned), ..run(id) };
-            rig.runs.push(Watched { run, losses: Losses::default(), is_whole: true, stopping_ms: None });
+            rig.runs.push(ShownRun { run, losses: Losses::default(), is_whole: true, stopping_ms: None });
         }
         rig
     }
 
     #[test]
-    fn only_what_differs_is_told() {
+    fn only_what_differs_is_reported() {
         let rig = rig(&[
             (
                 "a",
@@ -170,14 +170,14 @@ if a == b: x = 1
     }
 
     #[test]
-    fn what_runs_were_ordered_with_differs_where_their_configs_do_not() {
+    fn different_requests_with_equal_configs_differ() {
         let mut rig =
             rig(&[("a", Some("dataset = 'own'\nbatch_size = 8\n")), ("b", Some("batch_size = 8\n")), ("c", None)]);
         for (watched, (dataset, device)) in rig.runs.iter_mut().zip([("fox", "cpu"), ("builtin", "cpu")]) {
             let (dataset, device) = (Some(dataset.to_owned()), Some(device.to_owned()));
-            watched.run.order = Some(Order { config: "long.py".to_owned(), dataset, device, name: None });
+            watched.run.order = Some(RunRequest { config: "long.py".to_owned(), dataset, device, name: None });
         }
-        rig.runs[2].run.order = Some(Order { config: "tiny".to_owned(), ..Order::default() });
+        rig.runs[2].run.order = Some(RunRequest { config: "tiny".to_owned(), ..RunRequest::default() });
         let rows = |ids: &[&str]| {
             let ids: Vec<String> = ids.iter().map(|id| (*id).to_owned()).collect();
             let rows = differences(&rig, &ids, UTC).expect("they were ordered").rows;
@@ -191,7 +191,7 @@ if a == b: x = 1
     #[test]
     fn runs_beside_are_few_known_and_not_the_one_that_is_shown() {
         let rig = rig(&[("a", None), ("b", None)]);
-        let mut compared = Compared::default();
+        let mut compared = ComparedRuns::default();
         for id in ["a", "b", "b", "gone", "one too many"] {
             compared.add(id.to_owned());
         }

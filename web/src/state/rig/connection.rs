@@ -1,115 +1,117 @@
-//! How the page stands with the agent that serves it: a machine that is told what happened and when, and says what to
-//! do. It knows no socket and no clock.
+//! The state of the page's connection to its agent: a state machine that receives events with times and returns
+//! actions. It uses no socket and no clock.
 
-use headroom_shared::protocol::{PROTOCOL_VERSION, Refusal, RefusalCode};
+use headroom_protocol::{PROTOCOL_VERSION, Refusal, RefusalCode};
 
-/// Silence after which what is shown is called stale: telemetry comes ten times a second, and the rest once.
+use crate::text;
+
+/// The silence after which readings are stale, in milliseconds. Telemetry arrives ten times per second, the rest once.
 pub const STALE_AFTER_MS: u64 = 3_000;
-/// Silence after which the socket is taken for dead, as behind a Wi-Fi that changed: no close ever arrives there.
+/// The silence after which the socket is considered dead, as after a change of Wi-Fi, where no close ever arrives.
 const DEAD_AFTER_MS: u64 = 12_000;
-/// The same where no card is read and the agent may have nothing to say.
+/// The same limit while no GPU is monitored, when the agent may have nothing to send.
 const QUIET_DEAD_AFTER_MS: u64 = 60_000;
-/// Time for a socket to open and be greeted.
+/// The longest time for a socket to open and receive the greeting.
 const CONNECT_MS_MAX: u64 = 10_000;
-/// First wait before another try; each further one is twice as long.
+/// The first delay before a retry, in milliseconds; each further one is twice as long.
 const WAIT_MS_MIN: u64 = 500;
-/// Longest wait, so that an agent that is back is seen soon.
+/// The longest delay, in milliseconds, so that the page soon finds an agent that is back.
 const WAIT_MS_MAX: u64 = 30_000;
-/// Wait after a refusal that may pass.
+/// The delay after a refusal that may be temporary, in milliseconds.
 const REFUSED_WAIT_MS: u64 = 30_000;
 
-/// Where things stand.
+/// The state of the connection.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Stage {
-    /// A socket is being opened, or it is being seen whether there is an agent at all.
+    /// A socket opens, or the page checks whether there is an agent.
     Connecting,
-    /// A code is being exchanged for a token.
+    /// The page exchanges a code for a token.
     Pairing,
-    /// There is an agent, and no token that it takes; and what was wrong with the last.
+    /// There is an agent but no valid token; the fault describes the last attempt.
     Unpaired(Option<Fault>),
     /// Messages arrive.
     Live,
-    /// The next try.
+    /// A retry is scheduled.
     Waiting {
-        /// When it is.
+        /// Its time, in milliseconds.
         until_ms: u64,
-        /// Whether an agent answered where its socket did not.
+        /// Whether the agent answers over HTTP although its socket failed.
         agent_answers: bool,
     },
-    /// The agent does not let this page in now.
+    /// The agent refuses this page for now.
     Refused {
-        /// In its words.
+        /// The agent's message.
         message: String,
-        /// When it is asked again.
+        /// The time of the next attempt, in milliseconds.
         until_ms: u64,
     },
-    /// The agent speaks other versions of the protocol than this page.
+    /// The agent does not support this page's protocol version.
     Mismatch(Vec<u32>),
-    /// Whatever serves this page is no agent.
+    /// The server of this page is not an agent.
     NoAgent,
 }
 
-/// What was wrong with a token or a code.
+/// The fault of a token or a code.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Fault {
-    /// The agent does not know the token, or no longer.
+    /// The agent does not know the token, or has revoked it.
     Token,
-    /// The agent did not take the code; in its words.
+    /// The agent rejected the code, with its message.
     Code(String),
 }
 
-/// What is to be done.
+/// An action for the caller.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Do {
-    /// Open a socket, in the place of one that is open.
+pub enum ConnectionAction {
+    /// Open a socket, replacing an open one.
     Open,
     /// Send the greeting.
     Hello,
     /// Close the socket.
     Close,
-    /// Ask whether there is an agent.
+    /// Check whether there is an agent.
     Probe,
     /// Exchange this code for a token.
     Pair(String),
 }
 
-/// What answers where an agent should.
+/// The result of a check for an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Probe {
-    /// An agent.
+    /// An agent answered.
     Agent,
-    /// Something else.
+    /// Another server answered.
     Other,
-    /// Nothing.
+    /// No answer.
     Nothing,
 }
 
-/// The machine.
+/// The state machine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Connection {
-    /// Where it stands.
+    /// The current stage.
     pub stage: Stage,
     /// The token, if there is one.
     pub token: Option<String>,
-    /// Whether it was ever live: then there is something to show, however old.
+    /// Whether it was ever live, so that there is data to show, however old.
     pub was_live: bool,
-    /// When something was heard last.
+    /// The time of the last message, in milliseconds.
     pub heard_ms: u64,
-    /// When the stage began.
+    /// The start of the stage, in milliseconds.
     since_ms: u64,
-    /// Tries that failed since it was live.
+    /// The number of failed attempts since it was live.
     n_failures: u32,
-    /// Whether cards are read, so that silence means something.
+    /// Whether GPUs are monitored, so that silence means a problem.
     is_fed: bool,
 }
 
 impl Connection {
-    /// The beginning. A code in the address comes before a token that was kept.
-    pub fn begin(now_ms: u64, token: Option<String>, code: Option<String>) -> (Self, Do) {
+    /// The initial state. A code in the address takes precedence over a stored token.
+    pub fn begin(now_ms: u64, token: Option<String>, code: Option<String>) -> (Self, ConnectionAction) {
         let (stage, first) = match (code, &token) {
-            (Some(code), _) => (Stage::Pairing, Do::Pair(code)),
-            (None, Some(_)) => (Stage::Connecting, Do::Open),
-            (None, None) => (Stage::Connecting, Do::Probe),
+            (Some(code), _) => (Stage::Pairing, ConnectionAction::Pair(code)),
+            (None, Some(_)) => (Stage::Connecting, ConnectionAction::Open),
+            (None, None) => (Stage::Connecting, ConnectionAction::Probe),
         };
         let connection =
             Self { stage, token, was_live: false, heard_ms: now_ms, since_ms: now_ms, n_failures: 0, is_fed: false };
@@ -121,12 +123,12 @@ impl Connection {
         self.since_ms = now_ms;
     }
 
-    fn open(&mut self, now_ms: u64) -> Option<Do> {
+    fn open(&mut self, now_ms: u64) -> Option<ConnectionAction> {
         self.enter(now_ms, Stage::Connecting);
-        Some(if self.token.is_some() { Do::Open } else { Do::Probe })
+        Some(if self.token.is_some() { ConnectionAction::Open } else { ConnectionAction::Probe })
     }
 
-    /// Waits longer after each failure, by chance not at the same moment as every other page of the same agent.
+    /// Waits longer after each failure. The random part keeps the pages of one agent from retrying at the same moment.
     /// `chance` is from 0 to 1.
     fn wait(&mut self, now_ms: u64, chance: f64, agent_answers: bool) {
         let whole = WAIT_MS_MIN.saturating_mul(1 << self.n_failures.min(10)).min(WAIT_MS_MAX);
@@ -136,17 +138,17 @@ impl Connection {
         self.enter(now_ms, Stage::Waiting { until_ms: now_ms.saturating_add(wait_ms), agent_answers });
     }
 
-    /// A pairing link was opened in the open page.
-    pub fn pair(&mut self, now_ms: u64, code: String) -> Option<Do> {
+    /// Handles a pairing link that was opened in the open page.
+    pub fn pair(&mut self, now_ms: u64, code: String) -> Option<ConnectionAction> {
         self.enter(now_ms, Stage::Pairing);
-        Some(Do::Pair(code))
+        Some(ConnectionAction::Pair(code))
     }
 
-    /// A code was exchanged, or not.
-    pub fn paired(&mut self, now_ms: u64, answer: Result<String, String>) -> Option<Do> {
+    /// Handles the result of the exchange of a code.
+    pub fn paired(&mut self, now_ms: u64, answer: Result<String, String>) -> Option<ConnectionAction> {
         match answer {
             Ok(token) => self.take_token(now_ms, token),
-            // A page that had a token before goes on with it: a link is often opened twice.
+            // A page that already had a token keeps it: users often open a link twice.
             Err(_) if self.token.is_some() => self.open(now_ms),
             Err(message) => {
                 self.enter(now_ms, Stage::Unpaired(Some(Fault::Code(message))));
@@ -155,44 +157,44 @@ impl Connection {
         }
     }
 
-    /// A person typed a token.
-    pub fn take_token(&mut self, now_ms: u64, token: String) -> Option<Do> {
+    /// Takes a token that the user typed.
+    pub fn take_token(&mut self, now_ms: u64, token: String) -> Option<ConnectionAction> {
         self.token = Some(token);
         self.n_failures = 0;
         self.open(now_ms)
     }
 
-    /// The token is not wanted any more.
-    pub fn forget_token(&mut self, now_ms: u64) -> Option<Do> {
+    /// Removes the token.
+    pub fn forget_token(&mut self, now_ms: u64) -> Option<ConnectionAction> {
         self.token = None;
         self.enter(now_ms, Stage::Unpaired(None));
-        Some(Do::Close)
+        Some(ConnectionAction::Close)
     }
 
-    /// The socket is open.
-    pub fn opened(&mut self) -> Option<Do> {
-        matches!(self.stage, Stage::Connecting).then_some(Do::Hello)
+    /// Handles the opening of the socket.
+    pub fn opened(&mut self) -> Option<ConnectionAction> {
+        matches!(self.stage, Stage::Connecting).then_some(ConnectionAction::Hello)
     }
 
-    /// The agent greets.
-    pub fn hello(&mut self, now_ms: u64, protocol: u32) -> Option<Do> {
+    /// Handles the agent's greeting.
+    pub fn hello(&mut self, now_ms: u64, protocol: u32) -> Option<ConnectionAction> {
         if protocol != PROTOCOL_VERSION {
             self.enter(now_ms, Stage::Mismatch(vec![protocol]));
-            return Some(Do::Close);
+            return Some(ConnectionAction::Close);
         }
         self.enter(now_ms, Stage::Live);
         (self.was_live, self.n_failures, self.heard_ms) = (true, 0, now_ms);
         None
     }
 
-    /// Any message came.
+    /// Handles the arrival of any message.
     pub fn heard(&mut self, now_ms: u64, is_fed: bool) {
         self.heard_ms = now_ms;
         self.is_fed = is_fed;
     }
 
-    /// The agent refuses.
-    pub fn refused(&mut self, now_ms: u64, refusal: Refusal, chance: f64) -> Option<Do> {
+    /// Handles the agent's refusal.
+    pub fn refused(&mut self, now_ms: u64, refusal: Refusal, chance: f64) -> Option<ConnectionAction> {
         match refusal.code {
             RefusalCode::UnknownVersion => self.enter(now_ms, Stage::Mismatch(refusal.supported)),
             RefusalCode::BadToken => {
@@ -202,17 +204,17 @@ impl Connection {
             RefusalCode::Stopping | RefusalCode::TooSlow => self.wait(now_ms, chance, false),
             RefusalCode::BadHello | RefusalCode::TooMany | RefusalCode::Other => {
                 let until_ms = now_ms.saturating_add(REFUSED_WAIT_MS);
-                self.enter(now_ms, Stage::Refused { message: refusal.message, until_ms });
+                self.enter(now_ms, Stage::Refused { message: text::message(&refusal.message), until_ms });
             }
         }
-        Some(Do::Close)
+        Some(ConnectionAction::Close)
     }
 
-    /// The socket closed, or never opened.
-    pub fn closed(&mut self, now_ms: u64, chance: f64) -> Option<Do> {
+    /// Handles the closing of the socket, or its failure to open.
+    pub fn closed(&mut self, now_ms: u64, chance: f64) -> Option<ConnectionAction> {
         match self.stage {
-            // It may be that there never was an agent: a browser does not say why a socket fails.
-            Stage::Connecting if !self.was_live => Some(Do::Probe),
+            // There may be no agent: a browser gives no reason for a socket's failure.
+            Stage::Connecting if !self.was_live => Some(ConnectionAction::Probe),
             Stage::Connecting | Stage::Live => {
                 self.wait(now_ms, chance, false);
                 None
@@ -221,8 +223,8 @@ impl Connection {
         }
     }
 
-    /// It is known now what answers.
-    pub fn probed(&mut self, now_ms: u64, found: Probe, chance: f64) -> Option<Do> {
+    /// Handles the result of a check for an agent.
+    pub fn probed(&mut self, now_ms: u64, found: Probe, chance: f64) -> Option<ConnectionAction> {
         if self.stage != Stage::Connecting {
             return None;
         }
@@ -235,8 +237,8 @@ impl Connection {
         None
     }
 
-    /// Time passed.
-    pub fn tick(&mut self, now_ms: u64, chance: f64) -> Option<Do> {
+    /// Handles the passing of time.
+    pub fn tick(&mut self, now_ms: u64, chance: f64) -> Option<ConnectionAction> {
         // A clock that was set back would make every wait endless.
         self.since_ms = self.since_ms.min(now_ms);
         self.heard_ms = self.heard_ms.min(now_ms);
@@ -249,7 +251,7 @@ impl Connection {
             }
             Stage::Connecting if now_ms - self.since_ms > CONNECT_MS_MAX => {
                 self.wait(now_ms, chance, false);
-                Some(Do::Close)
+                Some(ConnectionAction::Close)
             }
             Stage::Live if now_ms - self.heard_ms > self.dead_after_ms() => self.open(now_ms),
             _ => None,
@@ -260,8 +262,8 @@ impl Connection {
         if self.is_fed { DEAD_AFTER_MS } else { QUIET_DEAD_AFTER_MS }
     }
 
-    /// The machine woke up, the network is back, or somebody looks at the page again: nobody waits for a timer.
-    pub fn woke(&mut self, now_ms: u64) -> Option<Do> {
+    /// Retries immediately after the machine woke up, the network returned, or the page became visible.
+    pub fn woke(&mut self, now_ms: u64) -> Option<ConnectionAction> {
         match self.stage {
             Stage::Waiting { .. } | Stage::Refused { .. } => {
                 self.n_failures = 0;
@@ -272,18 +274,18 @@ impl Connection {
         }
     }
 
-    /// A person asks for another try.
-    pub fn again(&mut self, now_ms: u64) -> Option<Do> {
+    /// Retries at the user's request.
+    pub fn again(&mut self, now_ms: u64) -> Option<ConnectionAction> {
         self.n_failures = 0;
         self.open(now_ms)
     }
 
-    /// Whether what is shown is of an earlier time, and not what comes now.
+    /// Returns whether the shown data is from an earlier time rather than live.
     pub fn is_old(&self, now_ms: u64) -> bool {
         self.stage != Stage::Live || self.is_stale(now_ms)
     }
 
-    /// Whether what is shown is older than it should be.
+    /// Returns whether the shown data is older than expected.
     pub fn is_stale(&self, now_ms: u64) -> bool {
         self.is_fed && now_ms.saturating_sub(self.heard_ms) > STALE_AFTER_MS
     }

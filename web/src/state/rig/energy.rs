@@ -1,18 +1,18 @@
-//! What a run takes of energy, and what that costs.
+//! The energy of a run, and its cost.
 
-use headroom_shared::protocol::{
+use headroom_protocol::{
     alert::Settings,
     history::{History, Metric},
     run::Run,
 };
 
-use super::{run::Fact, words::value};
+use super::values::{Fact, value};
 use crate::text;
 
 const JOULES_PER_KWH: f64 = 3_600_000.0;
 
-/// What a card took while the newest part of a run went on, in joules: its mean power over the times that were recorded,
-/// and no time before it began or after its end, which a history has too.
+/// The energy of a GPU during the newest part of a run, in joules: its mean power over the recorded times. Times before
+/// the part's start or after its end are excluded.
 pub fn recorded_joules(run: &Run, history: &History, now_ms: u64) -> Option<f64> {
     let (from_ms, to_ms) = run.part(now_ms)?;
     let power = &history.series.get(Metric::Power.place())?.mean;
@@ -25,8 +25,8 @@ pub fn recorded_joules(run: &Run, history: &History, now_ms: u64) -> Option<f64>
     (!joules.is_empty()).then(|| joules.iter().sum())
 }
 
-/// What a run took, and whether that is as its watchers counted it: of a part that none counted, or has counted so far, it
-/// is what its card's history comes to.
+/// The energy of a run in joules, and whether its watchers measured it. If no watcher has measured the newest part, its
+/// energy comes from the GPU's history.
 fn energy(run: &Run, recorded_joules: Option<f64>) -> Option<(f64, bool)> {
     let earlier = run.earlier.and_then(|earlier| earlier.energy_joules);
     match (run.energy_joules, recorded_joules) {
@@ -35,7 +35,7 @@ fn energy(run: &Run, recorded_joules: Option<f64>) -> Option<(f64, bool)> {
     }
 }
 
-/// What a run took and what that cost, where that is known. `recorded_joules` is what its card's history comes to so far.
+/// The energy of a run and its cost, if known. `recorded_joules` is the energy from the GPU's history.
 pub fn facts(run: &Run, settings: &Settings, recorded_joules: Option<f64>) -> Vec<Fact> {
     let Some((joules, is_counted)) = energy(run, recorded_joules) else { return vec![] };
     let kwh = joules / JOULES_PER_KWH;
@@ -48,7 +48,7 @@ pub fn facts(run: &Run, settings: &Settings, recorded_joules: Option<f64>) -> Ve
     std::iter::once(energy).chain(cost).collect()
 }
 
-/// An amount with so many decimals: what is too little for them is less than the least of them, and is not nothing.
+/// An amount with `decimals` decimals. An amount that would round to zero is shown as less than the smallest one.
 fn amount(amount: f64, decimals: u32, unit: &str, is_counted: bool) -> String {
     let least = 0.1_f64.powi(i32::try_from(decimals).unwrap_or(0));
     let (sign, shown) = match amount {
@@ -61,9 +61,9 @@ fn amount(amount: f64, decimals: u32, unit: &str, is_counted: bool) -> String {
 
 #[cfg(test)]
 mod tests {
-    use headroom_shared::protocol::{
+    use headroom_protocol::{
         history::Series,
-        run::{Earlier, RunStatus},
+        run::{EarlierParts, RunStatus},
     };
 
     use super::*;
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn a_part_that_goes_on_adds_to_what_was_counted_of_those_before() {
-        let earlier = Some(Earlier { took_ms: 5000, energy_joules: Some(360_000.0), since_ms: T + 20_000 });
+        let earlier = Some(EarlierParts { took_ms: 5000, energy_joules: Some(360_000.0), since_ms: T + 20_000 });
         let mut run = Run { energy_joules: Some(360_000.0), earlier, ..run("a") };
         let history = history(10_000, &[Some(100.0), Some(200.0), Some(400.0)]);
         let recorded = recorded_joules(&run, &history, T + 25_000);
@@ -111,7 +111,7 @@ mod tests {
         run.energy_joules = Some(720_000.0);
         assert_eq!(so_far(&run), "0.200 kWh", "as it was counted");
         run.status = RunStatus::Queued;
-        assert_eq!(recorded_joules(&run, &history, T + 25_000), None, "what waits takes nothing");
+        assert_eq!(recorded_joules(&run, &history, T + 25_000), None, "a queued run uses no energy");
     }
 
     #[test]
@@ -121,7 +121,7 @@ mod tests {
         assert_eq!(recorded_joules(&run, &history, T + 60_000), Some(6000.0));
         assert_eq!(recorded_joules(&run, &history, T + 25_000), Some(4000.0));
         run.ended_ms = Some(T + 3000);
-        assert_eq!(recorded_joules(&run, &history, T + 60_000), Some(600.0), "a minute is drawn of it all the same");
+        assert_eq!(recorded_joules(&run, &history, T + 60_000), Some(600.0), "its minute is still drawn");
         run.ended_ms = Some(T);
         assert_eq!(recorded_joules(&run, &history, T + 60_000), None, "it failed at once");
     }

@@ -1,21 +1,21 @@
-//! A piece of history that was fetched, and whose it is.
+//! A fetched piece of history, and the run that it belongs to.
 
-use headroom_shared::protocol::history::History;
+use headroom_protocol::history::History;
 
-/// A piece of history that was fetched, or why it was not.
+/// A fetched piece of history, or the error.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub enum Fetched {
-    /// It is on its way, or nobody asked.
+pub enum FetchedHistory {
+    /// The fetch is pending or was not requested.
     #[default]
     Nothing,
-    /// Here it is.
+    /// The fetched history.
     History(History),
-    /// In words.
+    /// The error, in words.
     Failed(String),
 }
 
-impl Fetched {
-    /// What was fetched.
+impl FetchedHistory {
+    /// The fetched history, if there is one.
     pub const fn history(&self) -> Option<&History> {
         match self {
             Self::History(history) => Some(history),
@@ -24,22 +24,22 @@ impl Fetched {
     }
 }
 
-/// What was fetched of a run's card, with the run's number: whichever run is shown next, it is not that one's.
+/// The history of a run's GPU, with the run's id, so that it is never shown for another run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RunHistory {
     run: String,
-    fetched: Fetched,
+    fetched: FetchedHistory,
 }
 
 impl RunHistory {
-    /// Of a run.
-    pub const fn new(run: String, fetched: Fetched) -> Self {
+    /// The history of a run.
+    pub const fn new(run: String, fetched: FetchedHistory) -> Self {
         Self { run, fetched }
     }
 
-    /// What was fetched of a run: nothing where that was of another.
-    pub fn of(&self, run: &str) -> &Fetched {
-        static NOTHING: Fetched = Fetched::Nothing;
+    /// The history of a run; [`FetchedHistory::Nothing`] if the fetched one belongs to another run.
+    pub fn of(&self, run: &str) -> &FetchedHistory {
+        static NOTHING: FetchedHistory = FetchedHistory::Nothing;
         if self.run == run { &self.fetched } else { &NOTHING }
     }
 }
@@ -49,9 +49,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_fetched_of_a_run_is_no_other_run_s() {
-        let failed = Fetched::Failed("no disk".to_owned());
+    fn fetched_history_belongs_to_its_run() {
+        let failed = FetchedHistory::Failed("no disk".to_owned());
         let fetched = RunHistory::new("a".to_owned(), failed.clone());
-        assert_eq!((fetched.of("a"), fetched.of("b")), (&failed, &Fetched::Nothing));
+        assert_eq!((fetched.of("a"), fetched.of("b")), (&failed, &FetchedHistory::Nothing));
     }
 }

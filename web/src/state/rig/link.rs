@@ -1,33 +1,33 @@
-//! Ways from the rig to other places: a card into the calculator, a browser's name for its token.
+//! Links from the rig to other pages: a GPU for the calculator, and the browser's name for its token.
 
-use headroom_shared::{link::encode_text, session::Options};
+use headroom_planner::{link::encode_text, session::Options};
 
 use super::{
     Rig,
-    card::Card,
+    gpu::MonitoredGpu,
     processes::{bytes_of_others, run_on},
 };
 
-/// The calculator's link for a card, as a fragment: the card with its memory as NVML measures it, what others have of it
-/// now, and the config of the run on it, whose own share is free for a run. Nothing where a plan would be of another card:
-/// of one that is lost nobody knows what it has, and of one that is split no run has all.
+/// The calculator's link for a GPU, as a fragment: the GPU with its memory as NVML reports it, the memory of other
+/// processes, and the config of its run. The memory of that run counts as free. `None` if a plan would be for another
+/// GPU: the state of a lost one is unknown, and with MIG no run has the whole GPU.
 ///
-/// The context is left to the calculator, which estimates it by the architecture and says so: what NVML tells of a process
-/// has PyTorch's memory in it, and nothing tells the two apart.
-pub fn plan_for(rig: &Rig, card: &Card) -> Option<String> {
-    if !card.gpu.present || card.gpu.mig_enabled.get() == Some(&true) {
+/// The calculator estimates the CUDA context from the architecture, and says so. NVML's figure for a process includes
+/// PyTorch's memory, so the context cannot be separated from it.
+pub fn plan_for(rig: &Rig, gpu: &MonitoredGpu) -> Option<String> {
+    if !gpu.info.present || gpu.info.mig_enabled.get() == Some(&true) {
         return None;
     }
-    let own = run_on(rig, card);
-    let reserved = card.sample.as_ref().and_then(|sample| sample.memory_reserved_bytes.get().copied());
+    let own = run_on(rig, gpu);
+    let reserved = gpu.sample.as_ref().and_then(|sample| sample.memory_reserved_bytes.get().copied());
     let options = Options {
-        other_processes_bytes: bytes_of_others(card, own).unwrap_or(0),
-        ..Options::on_card(card.gpu.listed_as.as_deref(), card.total_bytes(), reserved)
+        other_processes_bytes: bytes_of_others(gpu, own).unwrap_or(0),
+        ..Options::on_gpu(gpu.info.listed_as.as_deref(), gpu.total_bytes(), reserved)
     };
     Some(encode_text(own.and_then(|run| run.config.as_deref()).unwrap_or_default(), &options))
 }
 
-/// The one-use code of a pairing link's fragment.
+/// The one-time code in a pairing link's fragment.
 pub fn pairing_code(fragment: &str) -> Option<String> {
     let fragment = fragment.strip_prefix('#').unwrap_or(fragment);
     let code = fragment.split('&').find_map(|part| part.strip_prefix("pair="))?;
@@ -35,15 +35,15 @@ pub fn pairing_code(fragment: &str) -> Option<String> {
     (is_code && code.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))).then(|| code.to_owned())
 }
 
-/// No agent prints a longer one.
+/// The longest code that an agent prints.
 const CODE_CHARS_MAX: usize = 200;
 
-/// A name for this browser in the owner's list of tokens, of what it says of itself.
+/// A name for this browser in the owner's list of tokens, from its user agent.
 pub fn device_name(user_agent: &str) -> String {
     let first = |names: &[(&str, &'static str)]| {
         names.iter().find(|(sign, _)| user_agent.contains(sign)).map(|(_, name)| *name)
     };
-    // Each says the names of those before it too.
+    // Each user agent contains the names of the earlier browsers too.
     let browser = first(&[
         ("Firefox/", "Firefox"),
         ("Edg", "Edge"),
@@ -66,10 +66,10 @@ pub fn device_name(user_agent: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use headroom_shared::protocol::{
+    use headroom_protocol::{
         ServerMessage,
         gpu::Gpu,
-        reading::{Reading, Why},
+        reading::{MissingReason, Reading},
     };
 
     use super::*;
@@ -83,43 +83,43 @@ mod tests {
         let mut hello = hello(1, vec![run("a")], 0);
         hello.gpus[0].listed_as = listed_as.map(str::to_owned);
         rig.hear(ServerMessage::Hello(Box::new(hello)), false);
-        rig.cards[0].sample = Some(sample(0, 1));
+        rig.gpus[0].sample = Some(sample(0, 1));
         rig.hear(ServerMessage::Slow(slow(&[(0, 10, Some(6 << 30), Some("a"))])), false);
         rig
     }
 
-    /// What the calculator makes of the first card's link.
+    /// The calculator's session for the first GPU's link.
     fn opened(rig: &Rig) -> Session {
-        Session::open(&plan_for(rig, &rig.cards[0]).expect("a card"), None).expect("a link").session
+        Session::open(&plan_for(rig, &rig.gpus[0]).expect("a GPU"), None).expect("a link").session
     }
 
     #[test]
-    fn the_calculator_opens_with_the_card_as_it_is_now() {
+    fn the_calculator_opens_with_the_gpu_as_it_is_now() {
         let rig = rig(Some("GeForce RTX 4070"));
         let session = opened(&rig);
         assert_eq!(session.options.gpu, "GeForce RTX 4070");
-        // 12,282 MiB by NVML, of which the driver keeps 300.
+        // 12,282 MiB by NVML, of which the driver reserves 300.
         assert_eq!(session.options.vram_bytes, Some(11_982 << 20));
         assert_eq!((session.options.other_processes_bytes, session.options.context_bytes), (1 << 30, None));
         assert_eq!(session.text, "batch_size = 8\n");
     }
 
     #[test]
-    fn a_card_beyond_the_table_is_planned_by_its_memory() {
+    fn a_gpu_beyond_the_table_is_planned_by_its_memory() {
         let options = opened(&rig(None)).options;
         assert_eq!((options.gpu.as_str(), options.vram_bytes), ("", Some(11_982 << 20)));
         let old_driver = |listed_as: Option<&str>| {
             let mut rig = rig(listed_as);
-            let sample = rig.cards[0].sample.as_mut().expect("a sample");
-            sample.memory_reserved_bytes = Reading::missing(Why::OldDriver);
+            let sample = rig.gpus[0].sample.as_mut().expect("a sample");
+            sample.memory_reserved_bytes = Reading::missing(MissingReason::OldDriver);
             opened(&rig).options.vram_bytes
         };
         assert_eq!(old_driver(None), Some(12_282 << 20));
-        assert_eq!(old_driver(Some("H200")), None, "the table knows what CUDA gives of it");
+        assert_eq!(old_driver(Some("H200")), None, "the table has CUDA's figure for it");
     }
 
     #[test]
-    fn what_a_run_has_is_not_taken_for_another_s_where_nobody_says_whose_it_is() {
+    fn memory_without_owner_is_not_assigned_to_a_run() {
         let mut rig = rig(Some("GeForce RTX 4070"));
         rig.hear(ServerMessage::Slow(slow(&[(0, 10, None, Some("a"))])), false);
         assert_eq!(opened(&rig).options.other_processes_bytes, 0);
@@ -128,12 +128,12 @@ mod tests {
     }
 
     #[test]
-    fn a_card_that_is_lost_or_split_makes_no_link() {
-        let unread = Card::new(gpu(0));
+    fn a_gpu_that_is_lost_or_split_makes_no_link() {
+        let unread = MonitoredGpu::new(gpu(0));
         assert!(plan_for(&Rig::default(), &unread).is_some_and(|link| link.contains("gpu=")));
-        let lost = Card::new(Gpu { present: false, ..gpu(0) });
+        let lost = MonitoredGpu::new(Gpu { present: false, ..gpu(0) });
         assert_eq!(plan_for(&Rig::default(), &lost), None);
-        let split = Card::new(Gpu { mig_enabled: Reading::Is(true), ..gpu(0) });
+        let split = MonitoredGpu::new(Gpu { mig_enabled: Reading::Is(true), ..gpu(0) });
         assert_eq!(plan_for(&Rig::default(), &split), None);
     }
 

@@ -1,52 +1,53 @@
-//! The memory of a run's card over the run: history as it was fetched, what came live since, and the plan's peak.
+//! The memory of a run's GPU over the run: fetched history, live readings, and the plan's peak.
 
 use std::collections::VecDeque;
 
-use headroom_shared::protocol::history::{History, Metric, Series};
+use headroom_protocol::history::{History, Metric, Series};
 
 use super::{
     Rig,
-    card::{Part, SECOND_MS, Second},
+    gpu::{Part, SECOND_MS, Second},
     processes::predicted_bytes,
 };
 use crate::state::rig_charts::{
-    plot::{Frame, Planned, Plot},
+    plot::{Frame, PlannedPeak, Plot},
     reading::summary,
 };
 
-/// The place of used memory in a history and in a second: the first, so that a history of it alone is one too.
+/// The index of used memory in a history and in a second. It is the first, so a history with this metric alone has the
+/// same index.
 const PLACE: usize = 0;
 const _: () = assert!(matches!(Metric::FAST[PLACE], Metric::MemoryUsed));
 
-/// What a run's chart of memory shows.
+/// A run's memory chart.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RunMemory {
     /// The drawing.
     pub plot: Plot,
-    /// It in words.
+    /// The drawing in words.
     pub said: String,
 }
 
 impl RunMemory {
-    /// Of a run; nothing where no card is known that it is on.
+    /// The chart of a run; `None` if its GPU is unknown.
     pub fn of(rig: &Rig, id: &str, history: Option<&History>, frame: &Frame) -> Option<Self> {
         let run = &rig.runs.iter().find(|watched| watched.run.id == id)?.run;
-        let card = rig.card(run.gpus.first()?)?;
-        // What is drawn is the whole card's: the share of others stands below the plan's. Once the run has ended, nobody
-        // knows what others had while it went on.
-        let with_others = predicted_bytes(rig, card).filter(|_| !run.status.has_ended());
+        let gpu = rig.gpu(run.gpus.first()?)?;
+        // The drawing shows the whole GPU, so the share of other processes is added below the plan's. After the run has
+        // ended, their share during the run is unknown.
+        let with_others = predicted_bytes(rig, gpu).filter(|_| !run.status.has_ended());
         let peak = with_others.or_else(|| Some(run.plan.as_ref()?.peak_bytes));
-        let planned = peak.map(|bytes| Planned { bytes, from_ms: run.started_ms });
-        let history = recorded(history, &card.hour);
+        let planned = peak.map(|bytes| PlannedPeak { bytes, from_ms: run.started_ms });
+        let history = recorded(history, &gpu.hour);
         Some(Self {
-            plot: Plot::of(Some(&history), Some(&card.gpu), planned, frame),
+            plot: Plot::of(Some(&history), Some(&gpu.info), planned, frame),
             said: summary(Some(&history), frame.kind, frame.range, frame.zone).sentence(),
         })
     }
 }
 
-/// A history of used memory alone, as far as it was fetched, and of the live seconds from where that ends. What was
-/// fetched finer is folded into seconds: a gap is told by the width of a point, which has to be that of all of them.
+/// A history of used memory alone: the fetched history, then the live seconds from its end. Finer history is folded
+/// into seconds, because a gap is detected by the width of a point, which must be uniform.
 pub fn recorded(history: Option<&History>, hour: &VecDeque<Second>) -> History {
     let mut points: Vec<(u64, [f64; 3])> = Vec::new();
     let mut n = 0.0;
@@ -65,7 +66,7 @@ pub fn recorded(history: Option<&History>, hour: &VecDeque<Second>) -> History {
     let step_ms = fetched_ms.max(SECOND_MS);
     let mut end_ms = 0;
     for (at, time_ms) in history.iter().flat_map(|history| history.times_ms.iter().enumerate()) {
-        // The second that it ends in goes on live.
+        // The second in which it ends continues with live readings.
         let of_second = time_ms - time_ms % SECOND_MS;
         let (time_ms, next_ms) =
             if fetched_ms < SECOND_MS { (of_second, of_second) } else { (*time_ms, time_ms.saturating_add(step_ms)) };
@@ -89,15 +90,15 @@ pub fn recorded(history: Option<&History>, hour: &VecDeque<Second>) -> History {
 
 #[cfg(test)]
 mod tests {
-    use headroom_shared::protocol::ServerMessage;
+    use headroom_protocol::ServerMessage;
 
     use super::*;
     use crate::state::{
         rig::{
-            card::Card,
+            gpu::MonitoredGpu,
             sample::{T, gpu, hello, run, sample},
         },
-        rig_charts::{fold::columns, kind::Kind, view::Range, zone::Zone},
+        rig_charts::{fold::columns, kind::Kind, view::Range, zone::UtcOffset},
     };
 
     fn fetched(step_ms: u64, values: &[Option<f64>]) -> History {
@@ -107,29 +108,29 @@ mod tests {
     }
 
     #[test]
-    fn live_seconds_go_on_where_history_ends_and_nothing_is_there_twice() {
-        let mut card = Card::new(gpu(0));
+    fn live_seconds_continue_history_without_duplicates() {
+        let mut gpu = MonitoredGpu::new(gpu(0));
         for second in 250..400 {
-            card.take(T + second * 1000, &sample(0, 90));
+            gpu.take(T + second * 1000, &sample(0, 90));
         }
-        let all = recorded(Some(&fetched(10_000, &[Some(1.0); 30])), &card.hour);
+        let all = recorded(Some(&fetched(10_000, &[Some(1.0); 30])), &gpu.hour);
         assert_eq!(all.times_ms.len(), 30 + 100);
         assert!(all.times_ms.is_sorted_by(|a, b| a < b));
         assert_eq!((all.series[0].mean[29], all.series[0].max[30]), (Some(1.0), Some((7_u64 << 30) as f64)));
-        assert_eq!(recorded(None, &card.hour).times_ms.len(), 150);
+        assert_eq!(recorded(None, &gpu.hour).times_ms.len(), 150);
         assert!(recorded(None, &VecDeque::new()).times_ms.is_empty());
     }
 
     #[test]
-    fn what_was_fetched_and_what_came_live_is_one_line_however_fine_it_was_fetched() {
+    fn fetched_and_live_points_form_one_line() {
         for step_ms in [100, 200, 500, 1000, 2000, 10_000] {
             let n_points = 20_000 / step_ms;
-            let mut card = Card::new(gpu(0));
+            let mut gpu = MonitoredGpu::new(gpu(0));
             for tick in 200..500 {
-                card.take(T + tick * 100, &sample(0, 90));
+                gpu.take(T + tick * 100, &sample(0, 90));
             }
             let values: Vec<_> = (0..n_points).map(|_| Some((7_u64 << 30) as f64)).collect();
-            let all = recorded(Some(&fetched(step_ms, &values)), &card.hour);
+            let all = recorded(Some(&fetched(step_ms, &values)), &gpu.hour);
             let range = Range { from_ms: T, to_ms: T + 60_000 };
             let stretches = columns(&all, Metric::MemoryUsed, range, 600);
             assert_eq!(stretches.len(), 1, "{step_ms} ms: {stretches:?}");
@@ -139,9 +140,9 @@ mod tests {
 
     #[test]
     fn a_second_that_history_and_the_stream_share_has_what_both_saw() {
-        let mut card = Card::new(gpu(0));
-        card.take(T + 700, &sample(0, 90));
-        let all = recorded(Some(&fetched(100, &[Some(2.0), Some(4.0)])), &card.hour);
+        let mut gpu = MonitoredGpu::new(gpu(0));
+        gpu.take(T + 700, &sample(0, 90));
+        let all = recorded(Some(&fetched(100, &[Some(2.0), Some(4.0)])), &gpu.hour);
         assert_eq!((all.step_ms, all.times_ms.as_slice()), (SECOND_MS, [T].as_slice()));
         assert_eq!((all.series[0].min[0], all.series[0].max[0]), (Some(2.0), Some((7_u64 << 30) as f64)));
     }
@@ -150,27 +151,27 @@ mod tests {
     fn a_run_s_memory_is_drawn_against_its_plan() {
         let mut rig = Rig::default();
         rig.hear(ServerMessage::Hello(Box::new(hello(1, vec![run("a")], 0))), false);
-        rig.cards[0].take(T + 10_000, &sample(0, 50));
+        rig.gpus[0].take(T + 10_000, &sample(0, 50));
         let range = Range { from_ms: T, to_ms: T + 60_000 };
-        let frame = Frame { range, kind: Kind::Memory, width_px: 500.0, zone: Zone(|_| 0) };
-        let drawn = RunMemory::of(&rig, "a", None, &frame).expect("it is on a card");
+        let frame = Frame { range, kind: Kind::Memory, width_px: 500.0, zone: UtcOffset(|_| 0) };
+        let drawn = RunMemory::of(&rig, "a", None, &frame).expect("it is on a GPU");
         assert!(!drawn.plot.is_empty && drawn.plot.limits.len() == 2, "{drawn:?}");
         assert!(drawn.said.contains("7.00"), "{}", drawn.said);
         assert_eq!(RunMemory::of(&rig, "b", None, &frame), None);
-        rig.cards.clear();
+        rig.gpus.clear();
         assert_eq!(RunMemory::of(&rig, "a", None, &frame), None);
     }
 
     #[test]
-    fn a_history_that_is_too_short_or_has_no_step_is_no_trouble() {
-        let mut card = Card::new(gpu(0));
-        card.take(T + 60_000, &sample(0, 90));
+    fn short_or_stepless_history_is_accepted() {
+        let mut gpu = MonitoredGpu::new(gpu(0));
+        gpu.take(T + 60_000, &sample(0, 90));
         let mut short = fetched(0, &[Some(1.0), None, Some(2.0)]);
         short.series[0].min.clear();
-        let all = recorded(Some(&short), &card.hour);
+        let all = recorded(Some(&short), &gpu.hour);
         let Series { min, mean, max } = &all.series[0];
         assert_eq!([all.times_ms.len(), min.len(), mean.len(), max.len()], [all.times_ms.len(); 4]);
         short.series.clear();
-        assert_eq!(recorded(Some(&short), &card.hour).series[0].mean.iter().flatten().count(), 1);
+        assert_eq!(recorded(Some(&short), &gpu.hour).series[0].mean.iter().flatten().count(), 1);
     }
 }

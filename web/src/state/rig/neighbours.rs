@@ -1,14 +1,14 @@
-//! Other rigs of the same person: addresses, kept in the browser. Each has its own page and its own token there: a page
-//! asks nothing of another origin.
+//! Links to the user's other rigs, kept in the browser. Each has its own page and token: a page sends no requests to
+//! another origin.
 
-/// Addresses at most.
+/// The most links.
 pub const NEIGHBOURS_MAX: usize = 32;
-/// Characters of an address at most.
+/// The most characters of an address.
 const ADDRESS_CHARS_MAX: usize = 200;
-/// The port that an agent listens on unless told otherwise.
+/// An agent's default port.
 const PORT: &str = "8420";
 
-/// A typed address as a link to a rig's page; nothing where it is none.
+/// Converts a typed address to a link to a rig's page; `None` if it is invalid.
 pub fn link(typed: &str) -> Option<String> {
     let typed = typed.trim();
     let (scheme, rest) = match typed.split_once("://") {
@@ -30,18 +30,18 @@ pub fn link(typed: &str) -> Option<String> {
     Some(format!("{scheme}://{host}{port}/rig"))
 }
 
-/// What a link is called.
+/// The name of a link.
 pub fn name(link: &str) -> &str {
     let host = link.split_once("://").map_or(link, |(_, rest)| rest);
     host.trim_end_matches("/rig")
 }
 
-/// The links of what was kept; what is none any more is left out.
+/// Parses the stored links; invalid ones are skipped.
 pub fn read(kept: &str) -> Vec<String> {
     kept.lines().filter_map(link).take(NEIGHBOURS_MAX).collect()
 }
 
-/// Adds a link; false where it is there already or there are too many.
+/// Adds a link; false if it is a duplicate or there are too many.
 pub fn add(links: &mut Vec<String>, link: String) -> bool {
     let is_new = !links.contains(&link) && links.len() < NEIGHBOURS_MAX;
     if is_new {
@@ -63,7 +63,7 @@ mod tests {
             ("http://[fd00::1]/x?y#z", "http://[fd00::1]:8420/rig"),
         ] {
             assert_eq!(link(typed).as_deref(), Some(expected));
-            assert_eq!(link(expected).as_deref(), Some(expected), "what is kept is read again");
+            assert_eq!(link(expected).as_deref(), Some(expected), "stored links are read back");
         }
         for none in ["", "javascript:alert(1)", "ftp://x", "a b", "http://", "http://\"><script>", "::"] {
             assert_eq!(link(none), None, "{none}");

@@ -1,37 +1,42 @@
-//! Runs that the agent starts for the page: what may be ordered, what can be asked of a run, and how each press stands.
+//! Runs that the agent starts for the page: the possible orders, the actions on a run, and the state of each button
+//! press.
 
-use headroom_shared::protocol::run::{Cause, Device, Order, Run, RunStatus, Training};
+use headroom_protocol::run::{Cause, Device, Run, RunRequest, RunStatus, Training};
 
-use super::{Rig, Watched, names::called, run::Fact, words::duration};
+use super::{
+    Rig, ShownRun,
+    names::called,
+    values::{Fact, duration},
+};
 use crate::{
-    state::{format, rig_charts::zone::Zone},
+    state::{format, rig_charts::zone::UtcOffset},
     text::{self, Key, say, t},
 };
 
-/// Presses that are remembered: one a run that somebody pressed something of, and the start's.
+/// The most remembered presses: one per run, and the start button's.
 const PRESSES_MAX: usize = 32;
-/// The agent lets a run that was asked to end finish its iteration and save for so long; who asks again after it ends it
-/// at once.
+/// The time in milliseconds that the agent grants a stopping run to finish its iteration and save. A second request
+/// after it ends the run immediately.
 const STOP_MS: u64 = 30_000;
-/// The device that is no card.
+/// The name of the device that is not a GPU.
 const CPU: &str = "cpu";
-/// The start's press has this name; a run's has its number.
+/// The name of the start button's press; a run's press has its id.
 pub const START: &str = "";
 
-/// What is known of what can be started.
+/// The configs, data sets and devices that can be ordered.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub enum Allowed {
-    /// It is on its way.
+pub enum LaunchOptions {
+    /// Not loaded yet.
     #[default]
     Unknown,
-    /// This.
+    /// Loaded.
     Is(Training),
-    /// It did not arrive; in words.
+    /// Failed to load, with the error in words.
     Failed(String),
 }
 
-/// Makes an order one that can be taken: of what is named no more, the first takes the place.
-pub fn fit(order: &mut Order, training: &Training) {
+/// Makes an order valid: replaces names that no longer exist by the first available ones.
+pub fn fit(order: &mut RunRequest, training: &Training) {
     if training.configs.iter().all(|config| config.name != order.config) {
         let first = training.configs.first().map(|config| config.name.clone()).unwrap_or_default();
         choose_config(order, training, first);
@@ -55,48 +60,47 @@ fn device_of(config: &str, training: &Training) -> Option<String> {
     own.or_else(|| training.devices.first().map(|device| device.name.clone()))
 }
 
-/// Devices as they are listed: by the card's name, and by its number too where there is more than one card, for they may
-/// be of one name.
+/// The listed devices: by the GPU's name, and also by its index if there are several, which may have the same name.
 pub fn listed(devices: &[Device]) -> Vec<Device> {
-    let n_cards = devices.iter().filter(|device| device.name != CPU).count();
-    let listed = |device: &Device| match n_cards > 1 && device.name != CPU {
+    let n_gpus = devices.iter().filter(|device| device.name != CPU).count();
+    let listed = |device: &Device| match n_gpus > 1 && device.name != CPU {
         true => Device { label: format!("{} · {}", device.name, device.label), ..device.clone() },
         false => device.clone(),
     };
     devices.iter().map(listed).collect()
 }
 
-/// Another config, with the data set and the device that it names.
-pub fn choose_config(order: &mut Order, training: &Training, name: String) {
+/// Selects another config, with the data set and the device that it names.
+pub fn choose_config(order: &mut RunRequest, training: &Training, name: String) {
     (order.dataset, order.device) = (dataset_of(&name, training), device_of(&name, training));
     order.config = name;
 }
 
-/// The order as it is sent: a name of blanks is none.
-pub fn made(order: &Order) -> Order {
+/// The order as sent: a blank name is omitted.
+pub fn made(order: &RunRequest) -> RunRequest {
     let name = order.name.as_ref().map(|name| name.trim().to_owned()).filter(|name| !name.is_empty());
-    Order { name, ..order.clone() }
+    RunRequest { name, ..order.clone() }
 }
 
-/// What can be asked of a run.
+/// An action on a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Act {
-    /// To finish its iteration, save, and end.
+pub enum RunAction {
+    /// Finish the iteration, save, and end.
     Stop,
-    /// To end at once, of a run that was asked to stop and still goes on.
+    /// End immediately, for a stopping run that has not ended.
     StopNow,
-    /// To leave the queue.
+    /// Leave the queue.
     Remove,
-    /// To go on from its checkpoint.
+    /// Resume from the checkpoint.
     GoOn,
-    /// Another by the same order, of a run that failed and left nothing to go on from.
+    /// Start another run with the same order, after a failure without a checkpoint.
     StartAgain,
-    /// To be no more.
+    /// Delete the run.
     Delete,
 }
 
-impl Act {
-    /// The request's method, and what stands behind the run in its address; nothing of what is an order.
+impl RunAction {
+    /// The request's method and the address suffix after the run; `None` for an action that is a new order.
     pub const fn request(self) -> Option<(&'static str, &'static str)> {
         match self {
             Self::Stop | Self::StopNow | Self::Remove => Some(("POST", "/stop")),
@@ -106,7 +110,7 @@ impl Act {
         }
     }
 
-    /// What stands on its button.
+    /// The label of its button.
     pub const fn name(self) -> Key {
         match self {
             Self::Stop => text::RIG_STOP,
@@ -119,34 +123,34 @@ impl Act {
     }
 }
 
-/// What can be asked of a run as it stands. Only the agent's own are stopped and gone on with; any that ended is deleted.
-pub fn acts(watched: &Watched, now_ms: u64) -> Vec<Act> {
+/// The possible actions on a run. Only the agent's own runs can be stopped and resumed; any ended run can be deleted.
+pub fn acts(watched: &ShownRun, now_ms: u64) -> Vec<RunAction> {
     let run = &watched.run;
     let is_ours = run.order.is_some();
     match run.status {
-        RunStatus::Queued if is_ours => vec![Act::Remove],
+        RunStatus::Queued if is_ours => vec![RunAction::Remove],
         RunStatus::Running | RunStatus::Stalled { .. } if is_ours => match watched.stopping_ms {
-            None => vec![Act::Stop],
-            Some(asked_ms) if now_ms.saturating_sub(asked_ms) >= STOP_MS => vec![Act::StopNow],
+            None => vec![RunAction::Stop],
+            Some(asked_ms) if now_ms.saturating_sub(asked_ms) >= STOP_MS => vec![RunAction::StopNow],
             Some(_) => vec![],
         },
         status if status.has_ended() => {
-            // One that did all its iterations has nowhere to go on to.
+            // A run that completed all its iterations cannot be resumed.
             let is_over = |iter| run.max_iters.is_some_and(|max| iter >= max);
             let is_done = status == RunStatus::exited(0);
             let once_more = match run.checkpoint {
                 _ if !is_ours => None,
-                Some(checkpoint) => (!is_over(checkpoint.iter)).then_some(Act::GoOn),
-                None if status.cause() == Some(Cause::Unqueued) => Some(Act::GoOn),
-                None => (!is_done).then_some(Act::StartAgain),
+                Some(checkpoint) => (!is_over(checkpoint.iter)).then_some(RunAction::GoOn),
+                None if status.cause() == Some(Cause::Unqueued) => Some(RunAction::GoOn),
+                None => (!is_done).then_some(RunAction::StartAgain),
             };
-            once_more.into_iter().chain([Act::Delete]).collect()
+            once_more.into_iter().chain([RunAction::Delete]).collect()
         }
         _ => vec![],
     }
 }
 
-/// What goes with a run that is deleted.
+/// The data that is deleted with a run.
 pub fn goes_too(run: &Run) -> String {
     match run.checkpoint.filter(|_| run.order.is_some()) {
         Some(checkpoint) => say(&text::rig_delete_saved(format::size(checkpoint.bytes))),
@@ -154,27 +158,27 @@ pub fn goes_too(run: &Run) -> String {
     }
 }
 
-/// A run that waits.
+/// A queued run.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Waiting {
-    /// Its number.
+pub struct QueuedRun {
+    /// Its id.
     pub id: String,
-    /// What it is called.
+    /// Its name.
     pub name: String,
-    /// What it was ordered with.
+    /// Its config, data set and device.
     pub with: String,
 }
 
-/// Runs that wait, the next one first: who is gone on with is the last, however long ago it began.
+/// Queued runs, the next one first. A resumed run is the last, regardless of its start.
 fn queued(rig: &Rig) -> Vec<&Run> {
-    // Newest first is how they are known.
+    // The known runs are sorted newest first.
     let runs = rig.runs.iter().rev().map(|watched| &watched.run);
     let mut queued: Vec<&Run> = runs.filter(|run| run.status == RunStatus::Queued).collect();
     queued.sort_by_key(|run| run.since_ms());
     queued
 }
 
-/// How long a run has waited for its card, and its place in the queue; nothing of one that does not wait.
+/// The time that a run has been queued, and its position in the queue; `None` if it is not queued.
 pub fn waits(rig: &Rig, run: &Run, now_ms: u64) -> Option<Fact> {
     let queued = queued(rig);
     let place = queued.iter().position(|other| other.id == run.id)? + 1;
@@ -182,46 +186,46 @@ pub fn waits(rig: &Rig, run: &Run, now_ms: u64) -> Option<Fact> {
     Some(Fact { name: text::RIG_WAITS, value: duration(now_ms.saturating_sub(run.since_ms())), note })
 }
 
-/// Those that wait for their cards, the next one first.
-pub fn queue(rig: &Rig, zone: Zone) -> Vec<Waiting> {
+/// The queued runs, the next one first.
+pub fn queue(rig: &Rig, zone: UtcOffset) -> Vec<QueuedRun> {
     let queued = queued(rig);
     let waiting = |run: &Run| {
         let order = run.order.clone().unwrap_or_default();
         let with: Vec<String> = [Some(order.config), order.dataset, order.device].into_iter().flatten().collect();
         let name = called(rig, run, queued.iter().map(|other| &other.id), zone);
-        Waiting { id: run.id.clone(), name, with: with.join(" · ") }
+        QueuedRun { id: run.id.clone(), name, with: with.join(" · ") }
     };
     queued.iter().copied().map(waiting).collect()
 }
 
-/// How a press stands.
+/// The state of a press.
 #[derive(Clone, Debug, PartialEq)]
-enum Press {
+enum ActionState {
     UnderWay,
     Done(String),
     Refused(String),
 }
 
-/// What was pressed, and what came of it: each by its name, the newest last.
+/// The presses and their results by name, the newest last.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Presses(Vec<(String, Press)>);
+pub struct PendingActions(Vec<(String, ActionState)>);
 
-impl Presses {
-    /// Begins what a press asks for; false where it is on its way already.
+impl PendingActions {
+    /// Begins a press; false if it is already in progress.
     pub fn begin(&mut self, name: &str) -> bool {
         if self.is_under_way(name) {
             return false;
         }
-        self.put(name, Press::UnderWay);
+        self.put(name, ActionState::UnderWay);
         true
     }
 
-    /// It was done, with what is to be said of that; or refused, with why.
+    /// Ends a press: success with a message, or a refusal with the reason.
     pub fn end(&mut self, name: &str, how: Result<String, String>) {
-        self.put(name, how.map_or_else(Press::Refused, Press::Done));
+        self.put(name, how.map_or_else(ActionState::Refused, ActionState::Done));
     }
 
-    fn put(&mut self, name: &str, press: Press) {
+    fn put(&mut self, name: &str, press: ActionState) {
         self.0.retain(|(of, _)| of != name);
         if self.0.len() >= PRESSES_MAX {
             self.0.remove(0);
@@ -229,24 +233,24 @@ impl Presses {
         self.0.push((name.to_owned(), press));
     }
 
-    /// Whether it is on its way.
+    /// Returns whether it is in progress.
     pub fn is_under_way(&self, name: &str) -> bool {
-        self.0.iter().any(|(of, press)| of == name && *press == Press::UnderWay)
+        self.0.iter().any(|(of, press)| of == name && *press == ActionState::UnderWay)
     }
 
-    /// What came of it, and whether that is a refusal.
+    /// The message of its result, and whether it is a refusal.
     pub fn said(&self, name: &str) -> Option<(String, bool)> {
         self.0.iter().find(|(of, _)| of == name).and_then(|(_, press)| match press {
-            Press::UnderWay => None,
-            Press::Done(words) => (!words.is_empty()).then(|| (words.clone(), false)),
-            Press::Refused(words) => Some((words.clone(), true)),
+            ActionState::UnderWay => None,
+            ActionState::Done(words) => (!words.is_empty()).then(|| (words.clone(), false)),
+            ActionState::Refused(words) => Some((words.clone(), true)),
         })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use headroom_shared::protocol::run::{AllowedConfig, Checkpoint, Earlier};
+    use headroom_protocol::run::{AllowedConfig, Checkpoint, EarlierParts};
 
     use super::*;
     use crate::state::rig::sample::{T, run};
@@ -267,20 +271,20 @@ mod tests {
         }
     }
 
-    fn acts(watched: &Watched) -> Vec<Act> {
+    fn acts(watched: &ShownRun) -> Vec<RunAction> {
         super::acts(watched, T)
     }
 
-    fn watched(status: RunStatus, change: impl FnOnce(&mut Run)) -> Watched {
-        let mut run = Run { status, order: Some(Order::default()), ..run("a") };
+    fn watched(status: RunStatus, change: impl FnOnce(&mut Run)) -> ShownRun {
+        let mut run = Run { status, order: Some(RunRequest::default()), ..run("a") };
         change(&mut run);
-        Watched { run, losses: crate::state::rig_charts::losses::Losses::default(), is_whole: true, stopping_ms: None }
+        ShownRun { run, losses: crate::state::rig_charts::losses::Losses::default(), is_whole: true, stopping_ms: None }
     }
 
     #[test]
     fn an_order_names_what_is_allowed_and_a_config_brings_its_data() {
         let training = training();
-        let mut order = Order::default();
+        let mut order = RunRequest::default();
         fit(&mut order, &training);
         assert_eq!(
             (order.config.as_str(), order.dataset.as_deref(), order.device.as_deref()),
@@ -293,22 +297,22 @@ mod tests {
         (order.device, order.name) = (Some("cpu".to_owned()), Some("  mine ".to_owned()));
         let before = order.clone();
         fit(&mut order, &training);
-        assert_eq!(order, before, "what can be taken stays");
+        assert_eq!(order, before, "a usable device stays selected");
         assert_eq!(made(&order).name.as_deref(), Some("mine"));
         order.device = Some("cuda:0".to_owned());
         let mut without = training.clone();
         without.devices.rotate_left(1);
-        without.devices[1].unavailable = Some("there is no driver".to_owned());
+        without.devices[1].unavailable = Some(headroom_protocol::message::Message::plain("there is no driver"));
         fit(&mut order, &without);
-        assert_eq!(order.device.as_deref(), Some("cpu"), "what cannot train is not preselected");
+        assert_eq!(order.device.as_deref(), Some("cpu"), "an unusable device is not preselected");
         order.name = Some("  ".to_owned());
         assert_eq!(made(&order).name, None);
         fit(&mut order, &Training { datasets: vec!["builtin".to_owned()], ..training });
-        assert_eq!(order.dataset.as_deref(), Some("owt"), "as the config has it: the agent says what is wrong");
+        assert_eq!(order.dataset.as_deref(), Some("owt"), "the config's value: the agent reports the error");
     }
 
     #[test]
-    fn cards_have_their_numbers_where_there_are_more_than_one() {
+    fn gpus_have_their_numbers_where_there_are_more_than_one() {
         let device = |name: &str, label: &str| Device { name: name.into(), label: label.into(), unavailable: None };
         let labels = |devices: &[Device]| listed(devices).into_iter().map(|device| device.label).collect::<Vec<_>>();
         let devices = [device("cuda:1", "RTX 4070"), device("cpu", "CPU"), device("cuda:0", "RTX 4070")];
@@ -317,23 +321,27 @@ mod tests {
     }
 
     #[test]
-    fn what_can_be_asked_is_what_the_run_allows() {
+    fn run_status_decides_offered_actions() {
         let saved = |run: &mut Run| run.checkpoint = Some(Checkpoint { iter: 10, bytes: 3 << 20 });
         let ended = RunStatus::killed(15);
-        assert_eq!(acts(&watched(RunStatus::Queued, |_| {})), [Act::Remove]);
-        assert_eq!(acts(&watched(RunStatus::Running, saved)), [Act::Stop]);
-        let asked = Watched { stopping_ms: Some(T), ..watched(RunStatus::Running, saved) };
+        assert_eq!(acts(&watched(RunStatus::Queued, |_| {})), [RunAction::Remove]);
+        assert_eq!(acts(&watched(RunStatus::Running, saved)), [RunAction::Stop]);
+        let asked = ShownRun { stopping_ms: Some(T), ..watched(RunStatus::Running, saved) };
         assert_eq!(super::acts(&asked, T + STOP_MS - 1), [], "it finishes and saves");
-        assert_eq!(super::acts(&asked, T + STOP_MS), [Act::StopNow]);
-        assert_eq!(acts(&watched(RunStatus::Running, |run| run.order = None)), [], "somebody else's");
-        assert_eq!(acts(&watched(ended, |_| {})), [Act::StartAgain, Act::Delete]);
-        assert_eq!(acts(&watched(RunStatus::unqueued(), |_| {})), [Act::GoOn, Act::Delete], "it is queued again");
-        assert_eq!(acts(&watched(RunStatus::exited(0), |_| {})), [Act::Delete], "it did what it was to do");
-        assert_eq!(acts(&watched(ended, |run| run.order = None)), [Act::Delete], "somebody else's");
-        assert_eq!(acts(&watched(ended, saved)), [Act::GoOn, Act::Delete]);
-        assert_eq!(acts(&watched(ended, |run| (run.max_iters, run.order) = (None, None))), [Act::Delete]);
+        assert_eq!(super::acts(&asked, T + STOP_MS), [RunAction::StopNow]);
+        assert_eq!(acts(&watched(RunStatus::Running, |run| run.order = None)), [], "not started by the agent");
+        assert_eq!(acts(&watched(ended, |_| {})), [RunAction::StartAgain, RunAction::Delete]);
+        assert_eq!(
+            acts(&watched(RunStatus::unqueued(), |_| {})),
+            [RunAction::GoOn, RunAction::Delete],
+            "it is queued again"
+        );
+        assert_eq!(acts(&watched(RunStatus::exited(0), |_| {})), [RunAction::Delete], "all its iterations are done");
+        assert_eq!(acts(&watched(ended, |run| run.order = None)), [RunAction::Delete], "not started by the agent");
+        assert_eq!(acts(&watched(ended, saved)), [RunAction::GoOn, RunAction::Delete]);
+        assert_eq!(acts(&watched(ended, |run| (run.max_iters, run.order) = (None, None))), [RunAction::Delete]);
         let all = |run: &mut Run| run.checkpoint = Some(Checkpoint { iter: 1000, bytes: 1 });
-        assert_eq!(acts(&watched(RunStatus::exited(0), all)), [Act::Delete], "it did all");
+        assert_eq!(acts(&watched(RunStatus::exited(0), all)), [RunAction::Delete], "all iterations are done");
         assert!(goes_too(&watched(ended, saved).run).contains("3.0 MiB"));
     }
 
@@ -344,21 +352,21 @@ mod tests {
         {
             rig.runs.push(watched(status, |run| (run.id, run.started_ms) = (id.to_owned(), T + at)));
         }
-        let order = |rig: &Rig| queue(rig, Zone(|_| 0)).into_iter().map(|waiting| waiting.id).collect::<Vec<_>>();
+        let order = |rig: &Rig| queue(rig, UtcOffset(|_| 0)).into_iter().map(|waiting| waiting.id).collect::<Vec<_>>();
         assert_eq!(order(&rig), ["b", "c"]);
-        let told = |rig: &Rig, at: usize| {
+        let wait_of = |rig: &Rig, at: usize| {
             let fact = waits(rig, &rig.runs[at].run, T + 5003)?;
             Some((fact.value.replace('\u{a0}', " "), fact.note))
         };
-        assert_eq!(told(&rig, 0), Some(("5 s".to_owned(), "place 2 of 2 in the queue".to_owned())));
-        assert_eq!(told(&rig, 2), None, "it does not wait");
-        rig.runs[1].run.earlier = Some(Earlier { took_ms: 7, energy_joules: None, since_ms: T + 4 });
-        assert_eq!(order(&rig), ["c", "b"], "what is gone on with is the last");
+        assert_eq!(wait_of(&rig, 0), Some(("5 s".to_owned(), "place 2 of 2 in the queue".to_owned())));
+        assert_eq!(wait_of(&rig, 2), None, "it does not wait");
+        rig.runs[1].run.earlier = Some(EarlierParts { took_ms: 7, energy_joules: None, since_ms: T + 4 });
+        assert_eq!(order(&rig), ["c", "b"], "a resumed run is last");
     }
 
     #[test]
     fn a_press_while_another_is_on_its_way_does_nothing() {
-        let mut presses = Presses::default();
+        let mut presses = PendingActions::default();
         assert!(presses.begin(START) && presses.begin("a"));
         assert!(!presses.begin(START) && presses.is_under_way(START) && presses.said(START).is_none());
         presses.end(START, Err("full".to_owned()));

@@ -1,17 +1,15 @@
-//! What a run's panel says: how it stands, how fast it is, when it is done, and what it costs.
+//! The facts in a run's panel: its status, speed, remaining time, and cost.
 
-use headroom_shared::{
-    decimal,
-    protocol::{
-        alert::Settings,
-        run::{Batches, Cause, Contradiction, Figure, Order, Run, RunStatus},
-    },
+use headroom_protocol::{
+    alert::Settings,
+    run::{Batches, Cause, Contradiction, Figure, Run, RunRequest, RunStatus},
 };
+use headroom_text::decimal;
 
 use super::{
-    Rig, Watched, energy,
+    Rig, ShownRun, energy, is_at_work,
     processes::why_no_bytes,
-    words::{duration, value, why},
+    values::{BLANK, Fact, duration, value, why},
 };
 use crate::{
     state::{
@@ -21,34 +19,18 @@ use crate::{
     text::{self, Key, say, t},
 };
 
-/// A line of a panel.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Fact {
-    /// What it is.
-    pub name: Key,
-    /// How much.
-    pub value: String,
-    /// What is to be known of it; empty where nothing is.
-    pub note: String,
-}
-
-/// Whether a run is at work: it has begun and not ended.
-pub const fn is_at_work(run: &Run) -> bool {
-    matches!(run.status, RunStatus::Running | RunStatus::Stalled { .. })
-}
-
-/// The run to show where none was chosen: the newest that is at work, else the newest.
-pub fn current(rig: &Rig) -> Option<&Watched> {
+/// The run to show by default: the newest active one, else the newest.
+pub fn current(rig: &Rig) -> Option<&ShownRun> {
     rig.runs.iter().find(|watched| is_at_work(&watched.run)).or_else(|| rig.runs.first())
 }
 
-/// How a run stands.
+/// The status of a run, in words.
 pub fn status(status: RunStatus) -> String {
-    // What it died of says more than a number.
+    // The cause of a failure is more informative than its number.
     match status.cause() {
         Some(Cause::OutOfGpuMemory) => return t(text::RIG_OOM).to_owned(),
         Some(Cause::OutOfHostMemory) => return t(text::RIG_OOM_HOST).to_owned(),
-        Some(Cause::CardError) => return t(text::RIG_CARD_ERROR).to_owned(),
+        Some(Cause::GpuError) => return t(text::RIG_CARD_ERROR).to_owned(),
         Some(Cause::Diverged) => return t(text::RIG_DIVERGED).to_owned(),
         Some(Cause::Stopped) => return t(text::RIG_STOPPED).to_owned(),
         Some(Cause::Unqueued) => return t(text::RIG_UNQUEUED).to_owned(),
@@ -65,7 +47,7 @@ pub fn status(status: RunStatus) -> String {
     }
 }
 
-/// A name for the look of a run that stands so.
+/// A style name for the status of a run.
 pub const fn look(run: &Run) -> &'static str {
     match run.status {
         status if matches!(status.cause(), Some(Cause::Stopped | Cause::Unqueued)) => "ended",
@@ -76,7 +58,7 @@ pub const fn look(run: &Run) -> &'static str {
     }
 }
 
-/// Why a run has no prediction, where it has none since it prints other figures than its config comes to.
+/// The reason why a run has no prediction: its printed figures contradict its config. `None` if they do not.
 pub fn unplanned(run: &Run) -> Option<String> {
     let Contradiction { figure, printed, planned } = run.contradiction?;
     let number = |value, decimals| text::table().number(&decimal::fixed(value, decimals));
@@ -86,13 +68,13 @@ pub fn unplanned(run: &Run) -> Option<String> {
     }))
 }
 
-/// How much of a run is done, from 0 to 1.
+/// The completed share of a run, from 0 to 1.
 pub fn share_done(run: &Run) -> Option<f64> {
     let (last, max) = (run.last?.iter, run.max_iters.filter(|max| *max > 0)?);
     Some((last as f64 / max as f64).min(1.0))
 }
 
-/// Time until the last iteration, at the newest one's pace.
+/// The time to the last iteration in milliseconds, at the pace of the newest one.
 pub fn left_ms(run: &Run) -> Option<u64> {
     if run.status.has_ended() {
         return None;
@@ -103,7 +85,7 @@ pub fn left_ms(run: &Run) -> Option<u64> {
     Some(left_ms)
 }
 
-/// The facts of a run. `recorded_joules` is what its card's history comes to so far.
+/// The facts of a run. `recorded_joules` is the energy from its GPU's history.
 pub fn facts(run: &Run, settings: &Settings, recorded_joules: Option<f64>, now_ms: u64) -> Vec<Fact> {
     let mut facts = Vec::new();
     let mut add = |name, value: String, note: String| facts.push(Fact { name, value, note });
@@ -129,9 +111,9 @@ pub fn facts(run: &Run, settings: &Settings, recorded_joules: Option<f64>, now_m
             let tokens = format::grouped(tokens.max(0.0) as u64);
             add(text::RIG_TOKENS, tokens, String::new());
         }
-        // Whatever is printed on a CPU, it is no share of what a card could do.
-        let of_card = |percent: Option<f64>| percent.filter(|_| !is_on_cpu(run));
-        match (of_card(last.mfu_percent), of_card(last.mfu_printed_percent)) {
+        // An MFU printed on the CPU is not a share of a GPU's peak rate.
+        let of_gpu = |percent: Option<f64>| percent.filter(|_| !is_on_cpu(run));
+        match (of_gpu(last.mfu_percent), of_gpu(last.mfu_printed_percent)) {
             (Some(mfu), printed) => {
                 let note =
                     printed.map(|printed| say(&text::rig_mfu_printed(value(printed, 1, "%")))).unwrap_or_default();
@@ -150,7 +132,7 @@ pub fn facts(run: &Run, settings: &Settings, recorded_joules: Option<f64>, now_m
         add(text::RIG_EVALUATING, say(&text::rig_batches(format::grouped(done), format::grouped(of))), String::new());
     }
     if let Some(left_ms) = left_ms(run) {
-        add(text::RIG_TIME_LEFT, format!("≈{}{}", super::words::BLANK, duration(left_ms)), String::new());
+        add(text::RIG_TIME_LEFT, format!("≈{}{}", BLANK, duration(left_ms)), String::new());
     }
     if let Some(took_ms) = run.took_ms(now_ms) {
         add(text::RIG_DURATION, duration(took_ms), String::new());
@@ -162,7 +144,7 @@ pub fn facts(run: &Run, settings: &Settings, recorded_joules: Option<f64>, now_m
     }
     if let Some(plan) = run.plan.as_ref().filter(|plan| plan.is_builtin) {
         let note = match &plan.recompute {
-            Some(level) => say(&text::rig_builtin_level(level.as_str())),
+            Some(level) => say(&text::rig_builtin_level(text::message(level))),
             None => t(text::RIG_BUILTIN).to_owned(),
         };
         add(text::RIG_BUILTIN_PLAN, format::size(plan.max_memory_allocated), note);
@@ -172,8 +154,8 @@ pub fn facts(run: &Run, settings: &Settings, recorded_joules: Option<f64>, now_m
     facts
 }
 
-/// What a run was ordered with.
-fn ordered(order: &Order) -> Vec<Fact> {
+/// The order that a run was started with.
+fn ordered(order: &RunRequest) -> Vec<Fact> {
     let names = [
         (text::RIG_CONFIG, Some(&order.config)),
         (text::RIG_DATASET, order.dataset.as_ref()),
@@ -183,21 +165,21 @@ fn ordered(order: &Order) -> Vec<Fact> {
     names.into_iter().filter_map(fact).collect()
 }
 
-/// What cannot be told of a run at work, since its card does not give what it is made of: each with a dash, and why.
+/// The facts of an active run that are unknown because its GPU lacks the readings: each with a dash and the reason.
 pub fn not_given(rig: &Rig, run: &Run) -> Vec<Fact> {
-    let Some(card) = run.gpus.first().and_then(|uuid| rig.card(uuid)).filter(|_| is_at_work(run)) else {
+    let Some(gpu) = run.gpus.first().and_then(|uuid| rig.gpu(uuid)).filter(|_| is_at_work(run)) else {
         return vec![];
     };
-    let power = card.sample.as_ref().and_then(|sample| sample.power_watts.why());
-    let memory = run.gpu_memory_peak_bytes.is_none().then(|| why_no_bytes(card, &run.id)).flatten();
+    let power = gpu.sample.as_ref().and_then(|sample| sample.power_watts.why());
+    let memory = run.gpu_memory_peak_bytes.is_none().then(|| why_no_bytes(gpu, &run.id)).flatten();
     [(text::RIG_PEAK, memory), (text::RIG_ENERGY, power.filter(|_| run.energy_joules.is_none()))]
         .into_iter()
         .filter_map(|(name, reason)| Some(Fact { name, value: "–".to_owned(), note: why(reason?).to_owned() }))
         .collect()
 }
 
-/// What is said in place of a chart of losses: of a run that printed none, and either has ended or waits.
-pub fn without_losses(watched: &Watched) -> Option<Key> {
+/// The text instead of a loss chart, for a run without losses that has ended or is queued.
+pub fn without_losses(watched: &ShownRun) -> Option<Key> {
     let status = watched.run.status;
     match watched.is_whole && watched.losses.is_empty() {
         true if status.has_ended() => Some(text::LOSSES_NEVER),
@@ -206,11 +188,12 @@ pub fn without_losses(watched: &Watched) -> Option<Key> {
     }
 }
 
-/// Whether a run trains on the CPU, by what it was ordered with, its command or its config, where the last word counts.
+/// Returns whether a run trains on the CPU, by its order, its command or its config. The last value of a source
+/// applies.
 fn is_on_cpu(run: &Run) -> bool {
     let said = |line: &str| {
         let (key, value) = line.split_once('=')?;
-        // `Overriding: device = cpu` is how nanoGPT prints what it was given.
+        // `Overriding: device = cpu` is nanoGPT's format for overrides.
         let key = key.trim().trim_start_matches("Overriding:").trim_start();
         (key == "device" || key == "--device").then(|| value.contains("cpu"))
     };
@@ -222,10 +205,10 @@ fn is_on_cpu(run: &Run) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use headroom_shared::protocol::{
+    use headroom_protocol::{
         ServerMessage,
-        reading::{Reading, Why},
-        run::{Earlier, Iteration},
+        reading::{MissingReason, Reading},
+        run::{EarlierParts, Iteration},
     };
 
     use super::*;
@@ -257,18 +240,18 @@ mod tests {
 
     #[test]
     fn a_run_that_was_ordered_says_with_what() {
-        let order = Order {
+        let order = RunRequest {
             config: "long.py".to_owned(),
             dataset: Some("fox".to_owned()),
             device: Some("cuda:1".to_owned()),
             name: None,
         };
-        let told = |order: Option<Order>| {
+        let facts_of = |order: Option<RunRequest>| {
             let facts = facts(&Run { order, ..run("a") }, &Settings::default(), None, T);
             [text::RIG_CONFIG, text::RIG_DATASET, text::RIG_DEVICE].map(|name| found(&facts, name))
         };
-        assert_eq!(told(Some(order)), ["long.py", "fox", "cuda:1"]);
-        assert_eq!(told(None), ["", "", ""], "nobody knows it of another's");
+        assert_eq!(facts_of(Some(order)), ["long.py", "fox", "cuda:1"]);
+        assert_eq!(facts_of(None), ["", "", ""], "unknown for runs that the agent did not start");
     }
 
     #[test]
@@ -293,52 +276,56 @@ mod tests {
         let mut run = run("a");
         run.last = Some(iteration(1732, 2.0));
         let facts = facts(&run, &Settings::default(), None, T);
-        let fact = facts.iter().find(|fact| fact.name == text::RIG_ITERATION).expect("it is told");
+        let fact = facts.iter().find(|fact| fact.name == text::RIG_ITERATION).expect("it is reported");
         assert_eq!(fact.value, "1,732");
         assert!(fact.note.contains("1,000"), "{}", fact.note);
         assert_eq!(left_ms(&run), None);
     }
 
     #[test]
-    fn what_nanogpt_prints_of_an_a100_is_called_so_and_is_nothing_on_a_cpu() {
+    fn printed_mfu_is_of_an_a100_and_absent_on_cpu() {
         let mut run = run("a");
         run.last = Some(Iteration { mfu_percent: None, ..iteration(1, 2.0) });
-        let told = |run: &Run| {
+        let facts_of = |run: &Run| {
             let facts = facts(run, &Settings::default(), None, T);
             [text::RIG_MFU, text::RIG_MFU_OF_A100].map(|name| found(&facts, name))
         };
-        assert_eq!(told(&run), ["", "11.0 %"]);
+        assert_eq!(facts_of(&run), ["", "11.0 %"]);
         for (order, command, config) in [
             (Some("cpu"), "python", "device = 'cuda'"),
             (None, "--device=cpu", "device = 'cuda'"),
             (None, "python", "device = 'cuda'\nOverriding: device = cpu\n"),
         ] {
-            run.order = order.map(|device| Order { device: Some(device.to_owned()), ..Order::default() });
+            run.order = order.map(|device| RunRequest { device: Some(device.to_owned()), ..RunRequest::default() });
             (run.command, run.config) = (vec![command.to_owned()], Some(config.to_owned()));
-            assert_eq!(told(&run), ["", ""], "{order:?} {command} {config}");
+            assert_eq!(facts_of(&run), ["", ""], "{order:?} {command} {config}");
         }
         (run.order, run.command) = (None, vec!["--device=cuda:1".to_owned()]);
         run.config = Some("# device = 'cpu'\nout_dir = 'cpu'\n".to_owned());
-        assert_eq!(told(&run), ["", "11.0 %"]);
+        assert_eq!(facts_of(&run), ["", "11.0 %"]);
     }
 
     #[test]
-    fn what_a_run_s_card_does_not_give_is_a_dash_with_its_reason() {
+    fn missing_reading_of_run_is_a_dash_with_reason() {
         let mut rig = Rig::default();
         rig.hear(ServerMessage::Hello(Box::new(hello(1, vec![run("a")], 0))), false);
         rig.hear(ServerMessage::Telemetry(telemetry(1)), false);
         rig.hear(ServerMessage::Slow(slow(&[(0, 4242, None, Some("a"))])), false);
-        let told = |rig: &Rig, run: &Run| {
+        let facts_of = |rig: &Rig, run: &Run| {
             not_given(rig, run).into_iter().map(|fact| (fact.name, fact.note)).collect::<Vec<_>>()
         };
         let run = rig.runs[0].run.clone();
-        assert_eq!(told(&rig, &run), [(text::RIG_PEAK, t(text::RIG_HIDDEN_BY_WINDOWS).to_owned())]);
-        rig.cards[0].sample.as_mut().expect("read").power_watts = Reading::missing(Why::NoPermission);
+        assert_eq!(facts_of(&rig, &run), [(text::RIG_PEAK, t(text::RIG_HIDDEN_BY_WINDOWS).to_owned())]);
+        rig.gpus[0].sample.as_mut().expect("read").power_watts = Reading::missing(MissingReason::NoPermission);
         let energy = (text::RIG_ENERGY, t(text::RIG_NO_PERMISSION).to_owned());
-        assert_eq!(told(&rig, &Run { gpu_memory_peak_bytes: Some(1), ..run.clone() }), [energy]);
-        assert_eq!(told(&rig, &Run { status: RunStatus::Lost, ..run.clone() }), [], "of now nothing follows for then");
+        assert_eq!(facts_of(&rig, &Run { gpu_memory_peak_bytes: Some(1), ..run.clone() }), [energy]);
+        assert_eq!(
+            facts_of(&rig, &Run { status: RunStatus::Lost, ..run.clone() }),
+            [],
+            "the present state says nothing about the past"
+        );
         rig.hear(ServerMessage::Slow(slow(&[(0, 4242, Some(1), Some("a"))])), false);
-        assert_eq!(told(&rig, &run).len(), 1, "its peak is told in a moment");
+        assert_eq!(facts_of(&rig, &run).len(), 1, "its peak is reported in a moment");
     }
 
     #[test]
@@ -348,26 +335,27 @@ mod tests {
             let facts = facts(run, &Settings::default(), None, T);
             facts.into_iter().find(|fact| fact.name == text::RIG_BUILTIN_PLAN).map(|fact| (fact.value, fact.note))
         };
-        assert_eq!(note(&run), None, "nanoGPT's allocates as it goes");
+        assert_eq!(note(&run), None, "nanoGPT allocates during the run");
         run.plan.as_mut().expect("it has one").is_builtin = true;
-        let (value, keeps) = note(&run).expect("it is told");
+        let (value, keeps) = note(&run).expect("it is reported");
         assert_eq!(value, "7.00 GiB");
-        run.plan.as_mut().expect("it has one").recompute = Some("attention".to_owned());
-        let (_, level) = note(&run).expect("it is told");
+        run.plan.as_mut().expect("it has one").recompute =
+            Some(headroom_protocol::message::Message::plain("attention"));
+        let (_, level) = note(&run).expect("it is reported");
         assert!(level.contains("attention") && keeps.contains("byte") && level.contains("byte"), "{level}, {keeps}");
     }
 
     #[test]
-    fn what_waits_is_not_shown_before_what_is_at_work() {
+    fn queued_run_is_not_shown_before_working_run() {
         let mut rig = Rig::default();
         for (id, status) in [("b", RunStatus::Queued), ("a", RunStatus::Running)] {
             let losses = crate::state::rig_charts::losses::Losses::default();
-            rig.runs.push(Watched { run: Run { status, ..run(id) }, losses, is_whole: true, stopping_ms: None });
+            rig.runs.push(ShownRun { run: Run { status, ..run(id) }, losses, is_whole: true, stopping_ms: None });
         }
         assert_eq!(current(&rig).map(|watched| watched.run.id.as_str()), Some("a"));
         let lasts = |run: &Run| found(&facts(run, &Settings::default(), None, T + 5000), text::RIG_DURATION);
         assert_eq!(lasts(&rig.runs[0].run), "", "it has not begun");
-        let earlier = Some(Earlier { took_ms: 60_000, energy_joules: None, since_ms: T + 3000 });
+        let earlier = Some(EarlierParts { took_ms: 60_000, energy_joules: None, since_ms: T + 3000 });
         assert_eq!(lasts(&Run { earlier, ..rig.runs[1].run.clone() }), "1 min 2 s");
     }
 
@@ -375,7 +363,7 @@ mod tests {
     fn a_run_that_printed_nothing_has_no_chart_unless_something_may_come() {
         let of = |status: RunStatus, is_whole: bool| {
             let losses = crate::state::rig_charts::losses::Losses::default();
-            Watched { run: Run { status, ..run("a") }, losses, is_whole, stopping_ms: None }
+            ShownRun { run: Run { status, ..run("a") }, losses, is_whole, stopping_ms: None }
         };
         assert_eq!(without_losses(&of(RunStatus::exited(1), true)), Some(text::LOSSES_NEVER));
         assert_eq!(without_losses(&of(RunStatus::Queued, true)), Some(text::LOSSES_NONE));
@@ -387,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_that_is_none_is_said_and_no_zero() {
+    fn missing_loss_is_reported_not_zero() {
         let mut run = run("a");
         run.last = Some(iteration(1, 0.0));
         run.last.as_mut().expect("a line").loss = None;

@@ -1,18 +1,18 @@
-//! Cards, samples and runs for tests.
+//! GPUs, samples and runs for tests.
 
-use headroom_shared::protocol::{
-    Hello, PROTOCOL_VERSION, Scope, Slow, Telemetry,
+use headroom_protocol::{
+    Hello, PROTOCOL_VERSION, Scope, SlowReadings, Telemetry,
     gpu::{Gpu, Process, Sample, SlowSample},
     host::HostSample,
-    reading::{Reading, Why},
+    reading::{MissingReason, Reading},
     run::{Iteration, PlanSummary, Run},
     state::{DriverState, HistoryState, State},
 };
 
-/// When it is.
+/// The current time.
 pub const T: u64 = 1_795_000_000_000;
 
-/// A card.
+/// A GPU.
 pub fn gpu(index: u32) -> Gpu {
     Gpu {
         index,
@@ -22,19 +22,19 @@ pub fn gpu(index: u32) -> Gpu {
         memory_total_bytes: Reading::Is(12_878_610_432),
         compute_capability: Reading::Is((8, 9)),
         power_limit_watts: Reading::Is(200.0),
-        power_limit_max_watts: Reading::missing(Why::NotSupported),
+        power_limit_max_watts: Reading::missing(MissingReason::NotSupported),
         temperature_slowdown_celsius: Reading::Is(90),
-        temperature_shutdown_celsius: Reading::missing(Why::NotSupported),
+        temperature_shutdown_celsius: Reading::missing(MissingReason::NotSupported),
         clock_sm_max_mhz: Reading::Is(3105),
         clock_memory_max_mhz: Reading::Is(10501),
-        mig_enabled: Reading::missing(Why::NotSupported),
-        nvlinks_active: Reading::missing(Why::NotSupported),
+        mig_enabled: Reading::missing(MissingReason::NotSupported),
+        nvlinks_active: Reading::missing(MissingReason::NotSupported),
         pci_bus_id: Reading::Is("0000:01:00.0".to_owned()),
         listed_as: Some("GeForce RTX 4070".to_owned()),
     }
 }
 
-/// A sample with that utilisation.
+/// A sample with the given utilisation.
 pub fn sample(gpu: u32, utilization: u64) -> Sample {
     Sample {
         gpu,
@@ -51,12 +51,12 @@ pub fn sample(gpu: u32, utilization: u64) -> Sample {
     }
 }
 
-/// A moment of one card.
+/// Telemetry of one GPU.
 pub fn telemetry(seq: u64) -> Telemetry {
     Telemetry { seq, time_ms: T + seq * 100, gpus: vec![sample(0, seq % 100)] }
 }
 
-/// A run that goes on.
+/// A run in progress.
 pub fn run(id: &str) -> Run {
     Run {
         id: id.to_owned(),
@@ -67,7 +67,7 @@ pub fn run(id: &str) -> Run {
         gpus: vec!["GPU-0".to_owned()],
         max_iters: Some(1000),
         plan: Some(PlanSummary {
-            card: "GeForce RTX 4070".to_owned(),
+            gpu: "GeForce RTX 4070".to_owned(),
             fits: true,
             peak_bytes: 8 << 30,
             max_memory_allocated: 7 << 30,
@@ -80,7 +80,7 @@ pub fn run(id: &str) -> Run {
     }
 }
 
-/// A line that a run printed.
+/// A printed iteration.
 pub fn iteration(iter: u64, loss: f64) -> Iteration {
     Iteration {
         iter,
@@ -117,8 +117,8 @@ pub fn hello(n_gpus: u32, runs: Vec<Run>, last_event: u64) -> Hello {
     }
 }
 
-/// Processes: card, pid, memory, run.
-pub fn slow(processes: &[(u32, u32, Option<u64>, Option<&str>)]) -> Slow {
+/// Processes: GPU, pid, memory, run.
+pub fn slow(processes: &[(u32, u32, Option<u64>, Option<&str>)]) -> SlowReadings {
     let gpus = processes.iter().map(|(gpu, pid, bytes, run)| SlowSample {
         gpu: *gpu,
         fan_percent: Reading::Is(40),
@@ -126,13 +126,13 @@ pub fn slow(processes: &[(u32, u32, Option<u64>, Option<&str>)]) -> Slow {
         pcie_receive_bytes_per_second: Reading::Is(1),
         pcie_send_bytes_per_second: Reading::Is(1),
         pcie_link: Reading::Is((4, 16)),
-        ecc_corrected: Reading::missing(Why::NotSupported),
-        ecc_uncorrected: Reading::missing(Why::NotSupported),
+        ecc_corrected: Reading::missing(MissingReason::NotSupported),
+        ecc_uncorrected: Reading::missing(MissingReason::NotSupported),
         processes: Reading::Is(vec![Process {
             pid: *pid,
             name: Reading::Is("python train.py".to_owned()),
             user: Reading::Is("ada".to_owned()),
-            memory_used_bytes: bytes.map_or(Reading::missing(Why::HiddenByWindows), Reading::Is),
+            memory_used_bytes: bytes.map_or(Reading::missing(MissingReason::HiddenByWindows), Reading::Is),
             run: run.map(str::to_owned),
         }]),
     });
@@ -141,7 +141,7 @@ pub fn slow(processes: &[(u32, u32, Option<u64>, Option<&str>)]) -> Slow {
         memory_used_bytes: Reading::Is(9 << 30),
         memory_total_bytes: Reading::Is(32 << 30),
         disk_free_bytes: Reading::Is(100 << 30),
-        disk_total_bytes: Reading::missing(Why::Failed),
+        disk_total_bytes: Reading::missing(MissingReason::Failed),
     };
-    Slow { time_ms: T, gpus: gpus.collect(), host }
+    SlowReadings { time_ms: T, gpus: gpus.collect(), host }
 }

@@ -2,21 +2,28 @@
 
 use std::collections::VecDeque;
 
-use headroom_shared::decimal;
+use headroom_text::decimal;
 
-use super::card::Moment;
+/// The values at one moment, NaN if missing. Single precision is finer than any pixel.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SamplePoint {
+    /// The time, in milliseconds.
+    pub time_ms: u64,
+    /// The values of [`SPARKS`](super::gpu::SPARKS).
+    pub values: [f32; 4],
+}
 
-/// Time that is drawn.
+/// The time span of the drawing, in milliseconds.
 pub const SPAN_MS: u64 = 60_000;
-/// Columns of the drawing, each half a second: five samples, of which the highest is drawn.
+/// The columns of the drawing, each half a second: it shows the highest of five samples.
 pub const COLUMNS: usize = 120;
-/// Height of the drawing.
+/// The height of the drawing.
 pub const HEIGHT: f64 = 40.0;
 
-/// The path of one of the sparks, from its oldest column to the newest; empty where nothing was read.
+/// The path of one of the sparklines, from its oldest column to the newest; empty without readings.
 ///
-/// Columns lie at whole half seconds, so that the line moves on and does not flicker.
-pub fn path(recent: &VecDeque<Moment>, which: usize, top: f64) -> String {
+/// Columns begin at whole half seconds, so that the line scrolls without flicker.
+pub fn path(recent: &VecDeque<SamplePoint>, which: usize, top: f64) -> String {
     let Some(newest) = recent.back() else { return String::new() };
     let width_ms = SPAN_MS / COLUMNS as u64;
     let last = newest.time_ms / width_ms;
@@ -27,13 +34,13 @@ pub fn path(recent: &VecDeque<Moment>, which: usize, top: f64) -> String {
             break;
         }
         let at = COLUMNS - 1 - back;
-        // `max` takes the number where one of two is none.
+        // `max` returns the number if the other operand is NaN.
         columns[at] = columns[at].max(moment.values[which]);
     }
     line(columns.iter().map(|value| (!value.is_nan()).then(|| f64::from(*value))), top, HEIGHT)
 }
 
-/// A line through columns; where there is nothing for a while it is broken.
+/// A line through columns, broken at longer gaps.
 pub fn line(columns: impl Iterator<Item = Option<f64>>, top: f64, height: f64) -> String {
     let mut path = String::new();
     let mut empty = usize::MAX;
@@ -42,26 +49,26 @@ pub fn line(columns: impl Iterator<Item = Option<f64>>, top: f64, height: f64) -
             empty = empty.saturating_add(1);
             continue;
         };
-        // A second's history leaves every other half second empty.
+        // History in seconds leaves every other half second empty.
         path.push(if empty > BRIDGED_COLUMNS_MAX { 'M' } else { 'L' });
         empty = 0;
         path.push_str(&x.to_string());
         path.push(' ');
         path.push_str(&y_of(value, top, height));
     }
-    // A point alone is a line of no length, which round ends make visible.
+    // A single point is a line of no length, which round caps make visible.
     if path.starts_with('M') && !path.contains('L') {
         path.push_str("h.1");
     }
     path
 }
 
-/// Columns without a reading that a line goes over.
+/// The most columns without a reading that a line bridges.
 const BRIDGED_COLUMNS_MAX: usize = 3;
-/// Readings this far apart are still of one line, wherever columns begin.
+/// The longest time between two readings of one line, in milliseconds, wherever columns begin.
 pub const BRIDGED_MS: u64 = (BRIDGED_COLUMNS_MAX as u64 + 1) * (SPAN_MS / COLUMNS as u64);
 
-/// A value's place from the top.
+/// A value's distance from the top.
 pub fn y_of(value: f64, top: f64, height: f64) -> String {
     decimal::fixed((1.0 - (value / top.max(f64::MIN_POSITIVE)).clamp(0.0, 1.0)) * height, 1)
 }
@@ -70,8 +77,8 @@ pub fn y_of(value: f64, top: f64, height: f64) -> String {
 mod tests {
     use super::*;
 
-    fn moments(values: impl IntoIterator<Item = (u64, f32)>) -> VecDeque<Moment> {
-        values.into_iter().map(|(time_ms, value)| Moment { time_ms, values: [value; 4] }).collect()
+    fn moments(values: impl IntoIterator<Item = (u64, f32)>) -> VecDeque<SamplePoint> {
+        values.into_iter().map(|(time_ms, value)| SamplePoint { time_ms, values: [value; 4] }).collect()
     }
 
     #[test]
@@ -95,7 +102,7 @@ mod tests {
     #[test]
     fn a_value_beyond_the_top_stays_in_the_drawing() {
         assert_eq!(y_of(300.0, 200.0, 40.0), "0.0");
-        assert_eq!(y_of(1.0, 0.0, 40.0), "0.0", "a card without a limit");
+        assert_eq!(y_of(1.0, 0.0, 40.0), "0.0", "a GPU without a limit");
         assert_eq!(y_of(-5.0, 200.0, 40.0), "40.0");
     }
 }

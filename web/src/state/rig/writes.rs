@@ -1,66 +1,66 @@
-//! A text that a run's checkpoint writes: what the worker told, put together.
+//! Text generated from a run's checkpoint, built from the worker's messages.
 
-use headroom_shared::demo::plain::{Told, heard};
+use headroom_protocol::demo::plain::{WorkerMessage, heard};
 
 use crate::{
     state::format,
     text::{self, Table, Text, say, t},
 };
 
-/// How far it is.
+/// The progress.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Stage {
-    /// Nothing was fetched.
+    /// The worker has not been loaded.
     #[default]
     Closed,
-    /// The worker begins, and fetches.
+    /// The worker and the checkpoint load.
     Loading,
-    /// A model waits.
+    /// A model is ready.
     Ready,
-    /// It writes.
+    /// The model generates text.
     Writing,
-    /// There is no model, and why is said.
+    /// There is no model; the reason is shown.
     Failed,
 }
 
-/// Everything that was told. A text ends by itself, so that it has its bound.
+/// The state of the generation. A text ends by itself, so its length is bounded.
 #[derive(Clone, Debug, Default)]
-pub struct Writes {
-    /// How far it is.
+pub struct GenerationState {
+    /// The progress.
     pub stage: Stage,
     /// The iteration whose checkpoint was opened.
     pub iter: Option<u64>,
-    /// How far the weights are, what runs them, or what is wrong.
+    /// The progress of the weights, the backend in use, or the error.
     pub said: String,
-    /// The prompt and what was written.
+    /// The prompt and the generated text.
     pub text: String,
-    /// How fast.
+    /// The rate.
     pub rate: String,
-    /// Why the text ended, or why a prompt was not read.
+    /// The reason why the text ended, or why the prompt was rejected.
     pub ended: String,
-    /// The worker's texts, which this page does not fetch by itself.
+    /// The worker's translations, which this page does not fetch itself.
     texts: Table,
-    /// What runs the model, and what to do about what is wrong: said with what is told next.
+    /// The device and the hint about an error, which are shown together with the next message.
     device: String,
     hint: String,
 }
 
-impl Writes {
-    /// A worker begins. The text of the one before stays until there is another.
+impl GenerationState {
+    /// Handles the start of a worker. The previous text remains until there is another.
     pub fn begin(&mut self) {
         let text = std::mem::take(&mut self.text);
         *self = Self { stage: Stage::Loading, text, ..Self::default() };
     }
 
-    /// Takes what the worker tells.
+    /// Applies a message from the worker.
     pub fn hear(&mut self, message: &str) {
-        let Some(told) = heard(message) else { return };
-        match told {
-            Told::Texts(packed) => self.texts = Table::unpacked(packed),
-            Told::Iteration(iter) => self.iter = Some(iter),
-            Told::Progress(hundredths) => self.said = self.say(&text::demo_loading(format!("{hundredths} %"))),
-            Told::Device(device) => device.clone_into(&mut self.device),
-            Told::Ready(is_webgpu, why) => {
+        let Some(heard_message) = heard(message) else { return };
+        match heard_message {
+            WorkerMessage::Texts(packed) => self.texts = Table::unpacked(packed),
+            WorkerMessage::Iteration(iter) => self.iter = Some(iter),
+            WorkerMessage::Progress(hundredths) => self.said = self.say(&text::demo_loading(format!("{hundredths} %"))),
+            WorkerMessage::Device(device) => device.clone_into(&mut self.device),
+            WorkerMessage::Ready(is_webgpu, why) => {
                 let device = self.device.as_str();
                 let runs = match (is_webgpu, device) {
                     (true, "") => text::DEMO_ON_WEBGPU_UNNAMED.into(),
@@ -68,36 +68,36 @@ impl Writes {
                     (false, _) => text::demo_on_cpu(device),
                 };
                 self.said = format!("{}. {}", self.say(&runs), self.say_packed(why));
-                // A checkpoint is opened for a text, which comes next.
+                // A checkpoint is opened to generate a text, which follows.
                 self.write();
             }
-            Told::Began(prompt) => prompt.clone_into(&mut self.text),
-            Told::Adds(words) => self.text.push_str(words),
-            Told::Rate(tenths) => {
+            WorkerMessage::Began(prompt) => prompt.clone_into(&mut self.text),
+            WorkerMessage::Adds(words) => self.text.push_str(words),
+            WorkerMessage::Rate(tenths) => {
                 let rate = match (tenths / 10, tenths % 10) {
                     (whole @ 0..10, tenths) => self.texts.number(&format!("{whole}.{tenths}")),
                     (whole, _) => self.texts.grouped(whole),
                 };
                 self.rate = self.say(&text::demo_rate(rate));
             }
-            Told::Ended(is_whole, n) => {
+            WorkerMessage::Ended(is_whole, n) => {
                 let n = text::count(n);
                 self.ended = self.say(&if is_whole { text::demo_ended(n) } else { text::demo_stopped(n) });
                 self.stage = Stage::Ready;
             }
-            Told::Hint(hint) => {
+            WorkerMessage::Hint(hint) => {
                 let hint = Text::unpacked(hint);
                 self.hint = hint.map(|hint| self.say(&text::demo_hint(hint))).unwrap_or_default();
             }
-            Told::Refused(why) => {
+            WorkerMessage::Refused(why) => {
                 self.ended = self.say_packed(why);
                 self.stage = Stage::Ready;
             }
-            Told::Unfetched(kind, words) => {
+            WorkerMessage::Unfetched(kind, words) => {
                 let said = self.say(&unfetched(kind, words));
                 self.fail(said);
             }
-            Told::Failed(why) => {
+            WorkerMessage::Failed(why) => {
                 let said = [self.say_packed(why), std::mem::take(&mut self.hint)].join(" ");
                 self.fail(said);
             }
@@ -112,14 +112,14 @@ impl Writes {
         Text::unpacked(packed).map(|text| self.say(&text)).unwrap_or_default()
     }
 
-    /// The model writes, or is about to.
+    /// Handles the start of the generation.
     pub fn write(&mut self) {
         self.stage = Stage::Writing;
         self.rate.clear();
         self.ended.clear();
     }
 
-    /// The worker stopped, and the browser says why.
+    /// Handles the end of the worker, with the browser's reason.
     pub fn died(&mut self, reason: String) {
         self.fail(say(&text::rig_writes_died(reason)));
     }
@@ -129,13 +129,13 @@ impl Writes {
         self.rate.clear();
     }
 
-    /// Whether a checkpoint is newer than the one that is open.
+    /// Returns whether a checkpoint is newer than the open one.
     pub fn is_older_than(&self, iter: u64) -> bool {
         self.iter.is_some_and(|open| open < iter) && matches!(self.stage, Stage::Ready | Stage::Writing)
     }
 }
 
-/// Why a checkpoint did not arrive, by the kinds of `web/demo/remote.js`.
+/// The reason why a checkpoint did not arrive, by the error kinds of `web/demo/remote.js`.
 fn unfetched(kind: &str, words: &str) -> Text {
     match kind {
         "replaced" => text::WRITES_REPLACED.into(),
@@ -146,8 +146,8 @@ fn unfetched(kind: &str, words: &str) -> Text {
     }
 }
 
-/// When a checkpoint was made. Its number is nanoGPT's `iter_num`, the iteration that comes next: the last checkpoint of a
-/// run has one more than the last iteration.
+/// The time of a checkpoint, in words. Its number is nanoGPT's `iter_num`, the next iteration: a run's last checkpoint
+/// has one more than the last iteration.
 pub fn made(iter: u64, max_iters: Option<u64>) -> String {
     match max_iters {
         Some(max_iters) if iter > max_iters => t(text::RIG_CHECKPOINT_LAST).to_owned(),
@@ -155,26 +155,27 @@ pub fn made(iter: u64, max_iters: Option<u64>) -> String {
     }
 }
 
-/// What a press fetches of a checkpoint of that length: weights, of which the optimizer keeps two moments besides.
+/// The bytes to fetch from a checkpoint of that length: the weights, beside which the file holds two moments of the
+/// optimizer.
 pub const fn weights_bytes(file_bytes: u64) -> u64 {
     file_bytes / 3
 }
 
 #[cfg(test)]
 mod tests {
-    use headroom_shared::text::LANGUAGES;
+    use headroom_text::LANGUAGES;
 
     use super::*;
 
-    /// A page whose worker has sent its texts.
-    fn begun(language: usize) -> Writes {
-        let mut writes = Writes::default();
+    /// A page whose worker has sent its translations.
+    fn begun(language: usize) -> GenerationState {
+        let mut writes = GenerationState::default();
         writes.begin();
-        writes.hear(&format!("t{}", Table::packed(&LANGUAGES[language], "writes")));
+        writes.hear(&format!("t{}", headroom_languages::packed(&LANGUAGES[language], "writes")));
         writes
     }
 
-    fn hear_all(writes: &mut Writes, messages: &[&str]) {
+    fn hear_all(writes: &mut GenerationState, messages: &[&str]) {
         messages.iter().for_each(|message| writes.hear(message));
     }
 
@@ -190,16 +191,16 @@ mod tests {
         assert!(writes.said.starts_with("CPU in WebAssembly, simd128. This browser has no WebGPU"), "{}", writes.said);
         hear_all(&mut writes, &["s45", "s20005", "l2"]);
         assert_eq!((writes.stage, writes.rate.as_str()), (Stage::Ready, "2,000 tokens/s"));
-        assert_eq!(writes.ended, "2 tokens written.");
+        assert_eq!(writes.ended, "Stopped at the limit of 2 tokens.");
         writes.write();
         hear_all(&mut writes, &["bThen", "s45"]);
         assert_eq!((writes.text.as_str(), writes.rate.as_str(), writes.ended.as_str()), ("Then", "4.5 tokens/s", ""));
         writes.hear("{}");
-        assert_eq!(writes.text, "Then", "what is not understood changes nothing");
+        assert_eq!(writes.text, "Then", "an unknown message changes nothing");
     }
 
     #[test]
-    fn what_is_wrong_is_said_in_every_language_with_what_it_leaves() {
+    fn failure_is_reported_in_every_language() {
         for (language, _) in LANGUAGES.iter().enumerate() {
             let mut writes = begun(language);
             hear_all(&mut writes, &["i250", "dAdapter", &format!("g{}", Text::from(text::WHY_GPU).packed())]);
@@ -216,7 +217,7 @@ mod tests {
                 assert!(!writes.said.contains('\u{fffd}') && !said.contains(&writes.said), "{}", writes.said);
                 said.push(writes.said.clone());
             }
-            assert!(!writes.is_older_than(500), "what failed is begun again, with the newest");
+            assert!(!writes.is_older_than(500), "a failed download restarts with the newest checkpoint");
             for said in [&writes.said, &writes.ended] {
                 assert!(!said.contains('\u{fffd}'), "{said}");
             }

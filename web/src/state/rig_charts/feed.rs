@@ -1,41 +1,44 @@
-//! Which range of a card's history to ask for and when, and what of the answers is kept.
+//! Requests for ranges of a GPU's history, and the cache of responses.
 
 use std::collections::VecDeque;
 
-use headroom_shared::protocol::history::{Group, History, POINTS_MAX};
+use headroom_protocol::history::{Group, History, POINTS_MAX};
 
 use super::view::{Range, Window};
 use crate::text::{self, Text};
 
-/// Answers that are kept, so that the way back and another card are there at once. One has some hundred thousand bytes.
+/// The most cached responses, so that going back or changing the GPU is immediate. Each takes some hundred thousand
+/// bytes.
 const KEPT_MAX: usize = 6;
-/// Pixels to a point: the band between a point's extremes shows what is between.
+/// Pixels per point. The band between a point's extremes shows the values in between.
 const PX_PER_POINT: f64 = 2.0;
-/// Points that are asked for come in such numbers, so that a window drawn larger by hand asks once and not at every pixel.
+/// The requested number of points is a multiple of this. Resizing the window thus causes one request instead of one per
+/// pixel.
 const POINTS_STEP: u64 = 120;
-/// Requests are so far apart at least: a wheel turns faster than anybody answers.
+/// The shortest time between requests in milliseconds: a wheel turns faster than responses arrive.
 const ASK_APART_MS: f64 = 250.0;
-/// What follows the newest is asked for anew when there is a new point, but this often at most, and at least.
+/// The bounds in milliseconds for the refresh of a range that follows the newest time. Within them, it refreshes with
+/// each new point.
 const FOLLOW_MS: [u64; 2] = [5_000, 60_000];
-/// A request without an answer is given up after this.
+/// The timeout of a request, in milliseconds.
 const ANSWER_MS_MAX: f64 = 20_000.0;
-/// One that failed is made again by itself after this.
+/// The delay before the retry of a failed request, in milliseconds.
 const RETRY_MS: f64 = 10_000.0;
 
-/// What is wanted, whatever time it is.
+/// The data to show, independent of the time.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wanted {
-    /// Which readings.
+pub struct HistoryQuery {
+    /// The group of readings.
     pub group: Group,
-    /// The card's UUID; empty of the machine.
+    /// The GPU's UUID; empty for the machine.
     pub gpu: String,
-    /// What is looked at.
+    /// The time window.
     pub window: Window,
-    /// In so many points at most.
+    /// The most points.
     pub n_points: u64,
 }
 
-/// Points for a plot of so many pixels.
+/// The number of points for a plot of `width_px` pixels.
 pub fn points_for(width_px: f64) -> u64 {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a float becomes the nearest it can")]
     let n_points = (width_px / PX_PER_POINT) as u64;
@@ -44,15 +47,15 @@ pub fn points_for(width_px: f64) -> u64 {
 
 /// A request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ask {
-    /// Counts up: the answer has to name it.
+pub struct HistoryRequest {
+    /// The request's serial number, which its response must name.
     pub number: u64,
-    wanted: Wanted,
+    wanted: HistoryQuery,
     range: Range,
 }
 
-impl Ask {
-    /// The address's path and query.
+impl HistoryRequest {
+    /// The path and query of the address.
     pub fn path(&self) -> String {
         let (Range { from_ms, to_ms }, n_points) = (self.range, self.wanted.n_points);
         let gpu = encoded(&self.wanted.gpu);
@@ -65,7 +68,7 @@ impl Ask {
     }
 }
 
-/// As a query has it.
+/// Percent-encodes a text for a query.
 fn encoded(text: &str) -> String {
     let mut out = String::new();
     for byte in text.bytes() {
@@ -77,25 +80,25 @@ fn encoded(text: &str) -> String {
     out
 }
 
-/// Requests and answers.
+/// Requests and responses.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Feed {
     n_asked: u64,
-    /// The newest request, and when it was made, by the page's clock.
-    asked: Option<(Ask, f64)>,
-    /// Whether it has no answer yet.
+    /// The newest request and its time, by the page's clock.
+    asked: Option<(HistoryRequest, f64)>,
+    /// Whether its response is pending.
     waits: bool,
-    /// When what was wanted last was answered.
-    answered: Option<(Wanted, f64)>,
-    /// What failed, when, and why.
-    failed: Option<(Wanted, f64, Text)>,
-    /// The newest last.
+    /// The newest answered request and the time of its response.
+    answered: Option<(HistoryQuery, f64)>,
+    /// The newest failed request, its time, and the reason.
+    failed: Option<(HistoryQuery, f64, Text)>,
+    /// The cached responses, the newest last.
     kept: VecDeque<(Group, History)>,
 }
 
 impl Feed {
-    /// The request to make now, if one is to be made.
-    pub fn ask(&mut self, wanted: &Wanted, newest_ms: u64, clock_ms: f64) -> Option<Ask> {
+    /// The request to make now, if any.
+    pub fn ask(&mut self, wanted: &HistoryQuery, newest_ms: u64, clock_ms: f64) -> Option<HistoryRequest> {
         let since = |at_ms: f64| clock_ms - at_ms;
         if let Some((ask, at_ms)) = &self.asked {
             let waits = self.waits && ask.wanted == *wanted && since(*at_ms) < ANSWER_MS_MAX;
@@ -114,26 +117,26 @@ impl Feed {
             }
         }
         self.n_asked += 1;
-        let ask = Ask { number: self.n_asked, wanted: wanted.clone(), range: wanted.range(newest_ms) };
+        let ask = HistoryRequest { number: self.n_asked, wanted: wanted.clone(), range: wanted.range(newest_ms) };
         self.asked = Some((ask.clone(), clock_ms));
         self.waits = true;
         Some(ask)
     }
 
-    /// How long to wait before asking again whether a request is to be made, where one is wanted at once.
+    /// The time in milliseconds until [`Feed::ask`] can return another request.
     pub fn rest_ms(&self, clock_ms: f64) -> f64 {
         self.asked.as_ref().map_or(0.0, |(_, at_ms)| (at_ms + ASK_APART_MS - clock_ms).clamp(0.0, ASK_APART_MS))
     }
 
-    /// Takes an answer: the range it is of. Nothing for one to an older request, and for one that failed.
+    /// Takes a response and returns its range. `None` if it answers an older request or failed.
     pub fn take(&mut self, number: u64, answer: Result<String, String>, clock_ms: f64) -> Option<Range> {
         let (ask, _) = self.asked.clone().filter(|(ask, _)| self.waits && ask.number == number)?;
         self.waits = false;
-        let Ask { wanted, range, .. } = ask;
+        let HistoryRequest { wanted, range, .. } = ask;
         match answer.map(|json| read(&json, &wanted.gpu)) {
             Ok(Some(history)) => {
                 self.failed = None;
-                // What follows the newest takes the place of what it was.
+                // A range that follows the newest time replaces its predecessor.
                 let follows = wanted.window.end_ms.is_none();
                 self.kept.retain(|(group, kept)| {
                     let is_same = (kept.from_ms, kept.to_ms) == (history.from_ms, history.to_ms)
@@ -158,41 +161,41 @@ impl Feed {
         }
     }
 
-    /// Lets a request be made at once that failed before.
+    /// Allows an immediate retry of a failed request.
     pub fn try_again(&mut self) {
         self.failed = None;
     }
 
-    /// Why what is wanted is not there.
-    pub fn failure(&self, wanted: &Wanted) -> Option<&Text> {
+    /// The reason why the wanted data is missing.
+    pub fn failure(&self, wanted: &HistoryQuery) -> Option<&Text> {
         self.failed.as_ref().filter(|(failed, ..)| failed == wanted).map(|(.., why)| why)
     }
 
-    /// Whether what is wanted was answered.
-    pub fn has_answered(&self, wanted: &Wanted) -> bool {
+    /// Returns whether the wanted data has arrived.
+    pub fn has_answered(&self, wanted: &HistoryQuery) -> bool {
         self.answered.as_ref().is_some_and(|(answered, _)| answered == wanted)
     }
 
-    /// What is kept of such readings of a card that shows most of a range, and that most finely.
+    /// The cached history of a group and a GPU that covers most of a range; of several, the finest.
     pub fn best(&self, group: Group, gpu: &str, range: Range) -> Option<&History> {
         let overlap =
             |history: &History| history.to_ms.min(range.to_ms).saturating_sub(history.from_ms.max(range.from_ms));
         let of_group = self.kept.iter().filter(|(kept, _)| *kept == group).map(|(_, history)| history);
-        let of_card = of_group.filter(|history| history.gpu == gpu && overlap(history) > 0);
-        of_card.max_by_key(|history| (overlap(history), std::cmp::Reverse(history.step_ms)))
+        let of_gpu = of_group.filter(|history| history.gpu == gpu && overlap(history) > 0);
+        of_gpu.max_by_key(|history| (overlap(history), std::cmp::Reverse(history.step_ms)))
     }
 }
 
-impl Wanted {
-    /// The range to ask for, to a whole second.
+impl HistoryQuery {
+    /// The range to request, rounded up to a whole second.
     pub fn range(&self, newest_ms: u64) -> Range {
         self.window.range(newest_ms.div_ceil(1000).saturating_mul(1000))
     }
 }
 
-/// A history of that card; nothing where it is none, or more than was to be expected.
+/// Parses a history of that GPU; `None` if it is invalid or too long.
 fn read(json: &str, gpu: &str) -> Option<History> {
-    // Two more than are asked for: points that begin before the range and end after it.
+    // Two more than requested: points that begin before the range and end after it.
     const POINTS_READ_MAX: u64 = POINTS_MAX + 2;
     let history: History = serde_json::from_str(json).ok()?;
     let ascends = history.times_ms.windows(2).all(|two| two[0] < two[1]);
@@ -206,15 +209,15 @@ mod tests {
 
     const NOW: u64 = 1_795_000_000_500;
 
-    fn wanted(window: Window) -> Wanted {
-        Wanted { group: Group::Fast, gpu: "GPU-1".to_owned(), window, n_points: 600 }
+    fn wanted(window: Window) -> HistoryQuery {
+        HistoryQuery { group: Group::Fast, gpu: "GPU-1".to_owned(), window, n_points: 600 }
     }
 
-    fn hour() -> Wanted {
+    fn hour() -> HistoryQuery {
         wanted(Window { span_ms: SPANS_MS[0], end_ms: None })
     }
 
-    fn answer(ask: &Ask, step_ms: u64) -> Result<String, String> {
+    fn answer(ask: &HistoryRequest, step_ms: u64) -> Result<String, String> {
         let history = History {
             gpu: ask.wanted.gpu.clone(),
             from_ms: ask.range.from_ms,
@@ -227,10 +230,10 @@ mod tests {
     }
 
     #[test]
-    fn a_request_says_card_range_and_points() {
+    fn a_request_says_gpu_range_and_points() {
         let mut feed = Feed::default();
-        let of_card = Wanted { gpu: "MIG-GPU-1/7&x=ü".to_owned(), ..hour() };
-        let ask = feed.ask(&of_card, NOW, 0.0).expect("nothing is there");
+        let of_gpu = HistoryQuery { gpu: "MIG-GPU-1/7&x=ü".to_owned(), ..hour() };
+        let ask = feed.ask(&of_gpu, NOW, 0.0).expect("nothing is there");
         assert_eq!(
             ask.path(),
             "/api/history?gpu=MIG-GPU-1%2F7%26x%3D%C3%BC&from_ms=1794996401000&to_ms=1795000001000&points=600"
@@ -238,9 +241,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_of_other_readings_is_not_taken_for_these() {
+    fn cached_history_is_per_reading() {
         let mut feed = Feed::default();
-        let slow = Wanted { group: Group::Slow, ..hour() };
+        let slow = HistoryQuery { group: Group::Slow, ..hour() };
         let ask = feed.ask(&slow, NOW, 0.0).expect("nothing is there");
         assert!(ask.path().ends_with("&points=600&group=slow"), "{}", ask.path());
         feed.take(ask.number, answer(&ask, 1000), 100.0).expect("it is the newest");
@@ -253,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_is_asked_for_anew_and_what_is_over_is_not() {
+    fn live_range_is_refetched_and_past_range_is_not() {
         let mut feed = Feed::default();
         let ask = feed.ask(&hour(), NOW, 0.0).expect("nothing is there");
         assert_eq!(feed.ask(&hour(), NOW, 1000.0), None, "it waits for its answer");
@@ -278,11 +281,11 @@ mod tests {
         assert_eq!(feed.take(first.number, answer(&first, 1000), 400.0), None);
         assert_eq!(feed.best(Group::Fast, "GPU-1", hour().range(NOW)), None);
         assert_eq!(feed.take(second.number, answer(&second, 1000), 500.0), Some(day.range(NOW)));
-        assert_eq!(feed.take(second.number, answer(&second, 1000), 600.0), None, "nor one twice");
+        assert_eq!(feed.take(second.number, answer(&second, 1000), 600.0), None, "nor an answer twice");
     }
 
     #[test]
-    fn what_failed_says_why_and_is_made_again_by_itself_and_at_once_by_hand() {
+    fn failed_request_reports_cause_and_retries() {
         let mut feed = Feed::default();
         let ask = feed.ask(&hour(), NOW, 0.0).expect("nothing is there");
         assert_eq!(feed.take(ask.number, Err("503 stopping".to_owned()), 500.0), None);
@@ -341,7 +344,7 @@ mod tests {
         for _ in 0..3 {
             get(&mut feed, Window { span_ms: SPANS_MS[1], end_ms: None }, 120_000);
         }
-        assert_eq!(feed.kept.len(), 1, "what follows takes its own place");
+        assert_eq!(feed.kept.len(), 1, "a newer answer replaces the kept one");
         let near = get(&mut feed, Window { span_ms: 600_000, end_ms: Some(NOW - 3_600_000) }, 1000);
         assert_eq!(feed.best(Group::Fast, "GPU-1", near).map(|history| history.step_ms), Some(1000));
         let wide = Range { from_ms: near.from_ms - 1000, to_ms: near.to_ms };

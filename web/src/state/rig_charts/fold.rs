@@ -1,43 +1,43 @@
-//! A history's points, folded to as many columns as a plot has: never more than are seen.
+//! Folding of a history's points into a plot's columns, never more than are visible.
 
-use headroom_shared::protocol::history::{History, Metric};
+use headroom_protocol::history::{History, Metric};
 
 use super::view::Range;
 
-/// Points further apart than so many steps have a gap between them: one that is missing is bridged, since samples at
-/// full rate are never quite a step apart.
+/// Points more than this many steps apart have a gap between them. One missing point is bridged, because samples at
+/// full rate are never exactly one step apart.
 const GAP_STEPS: u64 = 2;
 
-/// One reading over a stretch of time.
+/// A reading over a stretch of time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Column {
     /// Its middle, as a share of the range.
     pub x: f64,
-    /// Least.
+    /// The minimum.
     pub min: f64,
-    /// Mean.
+    /// The mean.
     pub mean: f64,
-    /// Greatest.
+    /// The maximum.
     pub max: f64,
 }
 
-/// One point of a history.
+/// A point of a history.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
-    /// Its middle.
+    /// Its middle, in milliseconds.
     pub time_ms: u64,
-    /// Least.
+    /// The minimum.
     pub min: f64,
-    /// Mean.
+    /// The mean.
     pub mean: f64,
-    /// Greatest.
+    /// The maximum.
     pub max: f64,
 }
 
-/// The points of a metric in and next to a range, oldest first; those without a value are left out.
+/// The points of a metric in and next to a range, oldest first; points without a value are omitted.
 pub fn points(history: &History, metric: Metric, range: Range) -> impl Iterator<Item = Point> + '_ {
     let times = &history.times_ms;
-    // One more on either side, so that a line goes on to the edge.
+    // One more on either side, so that a line continues to the edge.
     let first = times.partition_point(|time_ms| *time_ms < range.from_ms).saturating_sub(1);
     let last = (times.partition_point(|time_ms| *time_ms < range.to_ms) + 1).min(times.len());
     let series = history.series.get(metric.place());
@@ -55,16 +55,16 @@ pub fn points(history: &History, metric: Metric, range: Range) -> impl Iterator<
     })
 }
 
-/// Points as columns, at most about so many in all, in stretches without a gap.
+/// Points folded into at most about `n_columns` columns, in stretches without a gap.
 pub fn columns(history: &History, metric: Metric, range: Range, n_columns: usize) -> Vec<Vec<Column>> {
     let mut stretches: Vec<Vec<Column>> = Vec::new();
-    // Of the last column: which one it is, and how many points it has.
+    // The last column's index, and the number of its points.
     let (mut before, mut place, mut n) = (None::<u64>, i64::MIN, 0.0);
     for point in points(history, metric, range) {
         let x = range.share(point.time_ms);
         #[expect(clippy::cast_possible_truncation, reason = "points lie within a step of the range")]
         let at = (x * n_columns.max(1) as f64).floor() as i64;
-        // A gap narrower than a column is not seen.
+        // A gap narrower than a column is invisible.
         let is_gap = before.is_none_or(|before| {
             at != place && point.time_ms.saturating_sub(before) > history.step_ms.max(1) * GAP_STEPS
         });
@@ -94,7 +94,7 @@ pub fn columns(history: &History, metric: Metric, range: Range, n_columns: usize
 #[cfg(test)]
 pub mod tests {
     use super::*;
-    use headroom_shared::protocol::history::Series;
+    use headroom_protocol::history::Series;
     use proptest::prelude::*;
 
     /// A history whose every metric has these values.
@@ -130,7 +130,7 @@ pub mod tests {
     }
 
     #[test]
-    fn a_reading_that_the_card_did_not_give_is_a_gap() {
+    fn a_reading_that_the_gpu_did_not_give_is_a_gap() {
         let points: Vec<(u64, Option<f64>)> =
             (0..10).map(|index| (index * 100, (!(3..7).contains(&index)).then_some(1.0))).collect();
         assert_eq!(lengths(&history(100, &points), 1000), [3, 3]);
@@ -148,7 +148,7 @@ pub mod tests {
     }
 
     #[test]
-    fn a_series_that_is_too_short_is_no_trouble() {
+    fn short_series_is_accepted() {
         let mut history = history(100, &[(0, Some(1.0)), (100, Some(2.0))]);
         history.series.truncate(2);
         history.series[0].mean.truncate(1);

@@ -1,58 +1,58 @@
-//! The history chart as a whole: card, subject, range, requests, and how it stands.
+//! The whole history chart: GPU, subject, range, requests, and status.
 
-use headroom_shared::protocol::{
+use headroom_protocol::{
     gpu::Gpu,
     history::{Group, History},
 };
 
 use super::{
-    feed::{Ask, Feed, Wanted, points_for},
+    feed::{Feed, HistoryQuery, HistoryRequest, points_for},
     kind::Kind,
-    plot::{Frame, Planned, Plot},
-    reading::{self, Row, Said},
+    plot::{Frame, PlannedPeak, Plot},
+    reading::{self, ReadingText, Row},
     view::{Range, View},
-    zone::Zone,
+    zone::UtcOffset,
 };
 use crate::text::{self, Key, Text};
 
-/// What a person chose, and what came of it.
+/// The user's choices and the data for them.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Charted {
+pub struct ChartState {
     /// The range.
     pub view: View,
     /// The subject.
     pub kind: Kind,
-    /// The card that was chosen, by its UUID; else it is the first.
+    /// The UUID of the chosen GPU; `None` for the first.
     pub gpu: Option<String>,
-    /// What is drawn: the range of the last answer, so that a drawing stands still between two of them.
+    /// The drawn range: that of the last response, so that the drawing does not move between two responses.
     pub drawn: Option<Range>,
-    /// Width of the plot when it was last drawn.
+    /// The width of the plot when it was last drawn.
     pub width_px: f64,
     feed: Feed,
 }
 
-/// How a chart stands, in the order in which one thing hides another.
+/// The status of a chart, in order of precedence.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Standing {
-    /// There is no card to ask for.
-    NoCard,
-    /// What is wanted is not there, and why.
+pub enum ChartStatus {
+    /// There is no GPU.
+    NoGpu,
+    /// The wanted data is missing, with the reason.
     Failed(Text),
-    /// It is under way.
+    /// The data is loading.
     Loading,
-    /// There is nothing in this range.
+    /// The range has no data.
     Nothing,
-    /// The card has a history, and nothing of this subject.
+    /// The GPU has a history without this metric.
     NotGiven,
-    /// It is drawn.
+    /// The chart is drawn.
     Drawn,
 }
 
-impl Standing {
-    /// What is said over the plot.
+impl ChartStatus {
+    /// The text over the plot.
     pub fn words(&self) -> Option<Text> {
         let key: Key = match self {
-            Self::NoCard => text::HISTORY_NO_CARD,
+            Self::NoGpu => text::HISTORY_NO_CARD,
             Self::Failed(why) => return Some(why.clone()),
             Self::Loading => text::HISTORY_LOADING,
             Self::Nothing => text::HISTORY_NOTHING,
@@ -63,25 +63,25 @@ impl Standing {
     }
 }
 
-impl Charted {
-    /// The card that is shown, of those there are. One that was chosen and is gone comes back when it does.
-    pub fn card<'a>(&self, gpus: &'a [Gpu]) -> Option<&'a Gpu> {
+impl ChartState {
+    /// The shown GPU. A chosen GPU that is lost is shown again when it returns.
+    pub fn gpu<'a>(&self, gpus: &'a [Gpu]) -> Option<&'a Gpu> {
         let chosen = self.gpu.as_ref().and_then(|uuid| gpus.iter().find(|gpu| gpu.uuid == *uuid));
         chosen.or_else(|| gpus.first())
     }
 
-    /// Which readings are shown, and of whom: the machine has them without a card.
+    /// The shown group of readings and the GPU's UUID. The machine's readings need no GPU.
     fn subject<'a>(&self, gpus: &'a [Gpu]) -> Option<(Group, &'a str)> {
         let group = self.kind.group();
-        Some((group, if group == Group::Host { "" } else { &self.card(gpus)?.uuid }))
+        Some((group, if group == Group::Host { "" } else { &self.gpu(gpus)?.uuid }))
     }
 
-    fn wanted(&self, gpus: &[Gpu]) -> Option<Wanted> {
+    fn wanted(&self, gpus: &[Gpu]) -> Option<HistoryQuery> {
         let (group, gpu) = self.subject(gpus)?;
-        Some(Wanted { group, gpu: gpu.to_owned(), window: self.view.window, n_points: points_for(self.width_px) })
+        Some(HistoryQuery { group, gpu: gpu.to_owned(), window: self.view.window, n_points: points_for(self.width_px) })
     }
 
-    /// Makes a change to what is looked at, and draws its range at once, of what is there.
+    /// Changes the view and draws its range immediately from the cached data.
     pub fn look<T>(&mut self, newest_ms: u64, change: impl FnOnce(&mut View, Range) -> T) -> T {
         let range = self.range(newest_ms);
         let before = self.view.window;
@@ -92,13 +92,13 @@ impl Charted {
         changed
     }
 
-    /// The range that is drawn.
+    /// The drawn range.
     pub fn range(&self, newest_ms: u64) -> Range {
         self.drawn.unwrap_or_else(|| self.view.window.range(newest_ms))
     }
 
-    /// The request to make now. The newest time is the agent's, 0 where it is not known yet.
-    pub fn ask(&mut self, gpus: &[Gpu], newest_ms: u64, clock_ms: f64, width_px: f64) -> Option<Ask> {
+    /// The request to make now. `newest_ms` is the agent's newest time; 0 if unknown.
+    pub fn ask(&mut self, gpus: &[Gpu], newest_ms: u64, clock_ms: f64, width_px: f64) -> Option<HistoryRequest> {
         if newest_ms == 0 {
             return None;
         }
@@ -107,70 +107,70 @@ impl Charted {
         self.feed.ask(&wanted, newest_ms, clock_ms)
     }
 
-    /// How long to wait before [`Self::ask`] could have a request that it held back.
+    /// The time in milliseconds until [`Self::ask`] can return a delayed request.
     pub fn rest_ms(&self, clock_ms: f64) -> f64 {
         self.feed.rest_ms(clock_ms)
     }
 
-    /// Takes the answer to a request.
+    /// Takes the response to a request.
     pub fn take(&mut self, number: u64, answer: Result<String, String>, clock_ms: f64) {
         let range = self.feed.take(number, answer, clock_ms);
-        // A window chosen since then keeps its range; its own answer is under way.
+        // A window chosen since then keeps its range; its own response is pending.
         self.drawn = range.filter(|range| range.span_ms() == self.view.window.span_ms).or(self.drawn);
     }
 
-    /// Lets what failed be asked for at once.
+    /// Allows an immediate retry of a failed request.
     pub fn try_again(&mut self) {
         self.feed.try_again();
     }
 
-    /// What is kept of what is looked at.
+    /// The cached data for the current view.
     pub fn history(&self, gpus: &[Gpu], newest_ms: u64) -> Option<&History> {
         let (group, gpu) = self.subject(gpus)?;
         self.feed.best(group, gpu, self.range(newest_ms))
     }
 
     /// The drawing.
-    pub fn plot(&self, gpus: &[Gpu], planned: &[(String, Planned)], newest_ms: u64, zone: Zone) -> Plot {
-        let card = self.card(gpus);
-        let planned = planned.iter().find(|(uuid, _)| card.is_some_and(|card| card.uuid == *uuid));
+    pub fn plot(&self, gpus: &[Gpu], planned: &[(String, PlannedPeak)], newest_ms: u64, zone: UtcOffset) -> Plot {
+        let gpu = self.gpu(gpus);
+        let planned = planned.iter().find(|(uuid, _)| gpu.is_some_and(|gpu| gpu.uuid == *uuid));
         let frame = Frame { range: self.range(newest_ms), kind: self.kind, width_px: self.width_px, zone };
-        Plot::of(self.history(gpus, newest_ms), card, planned.map(|(_, planned)| *planned), &frame)
+        Plot::of(self.history(gpus, newest_ms), gpu, planned.map(|(_, planned)| *planned), &frame)
     }
 
-    /// How it stands.
-    pub fn standing(&self, gpus: &[Gpu], newest_ms: u64, plot: &Plot) -> Standing {
-        let Some(wanted) = self.wanted(gpus) else { return Standing::NoCard };
+    /// The status of the chart.
+    pub fn standing(&self, gpus: &[Gpu], newest_ms: u64, plot: &Plot) -> ChartStatus {
+        let Some(wanted) = self.wanted(gpus) else { return ChartStatus::NoGpu };
         match self.feed.failure(&wanted) {
-            Some(why) if plot.is_empty => Standing::Failed(why.clone()),
-            _ if !plot.is_empty => Standing::Drawn,
-            _ if !self.feed.has_answered(&wanted) => Standing::Loading,
+            Some(why) if plot.is_empty => ChartStatus::Failed(why.clone()),
+            _ if !plot.is_empty => ChartStatus::Drawn,
+            _ if !self.feed.has_answered(&wanted) => ChartStatus::Loading,
             _ if self.history(gpus, newest_ms).is_some_and(|history| !history.times_ms.is_empty()) => {
-                Standing::NotGiven
+                ChartStatus::NotGiven
             }
-            _ => Standing::Nothing,
+            _ => ChartStatus::Nothing,
         }
     }
 
-    /// Why what is drawn could not be brought up to date; nothing where it is, or where nothing is drawn.
+    /// The reason why the drawing could not be updated; `None` if it is current or nothing is drawn.
     pub fn stale(&self, gpus: &[Gpu]) -> Option<Text> {
         self.feed.failure(&self.wanted(gpus)?).cloned()
     }
 
-    /// What is under a cursor: where that is, and the words.
-    pub fn reading(&self, gpus: &[Gpu], newest_ms: u64, share: f64, zone: Zone) -> (f64, Said) {
+    /// The position of the reading under a cursor, and the words.
+    pub fn reading(&self, gpus: &[Gpu], newest_ms: u64, share: f64, zone: UtcOffset) -> (f64, ReadingText) {
         let range = self.range(newest_ms);
         let found = reading::at(self.history(gpus, newest_ms), self.kind, range, share);
         (range.share(found.time_ms).clamp(0.0, 1.0), found.said(self.kind, range, zone))
     }
 
-    /// The range in words.
-    pub fn summary(&self, gpus: &[Gpu], newest_ms: u64, zone: Zone) -> Said {
+    /// A summary of the range in words.
+    pub fn summary(&self, gpus: &[Gpu], newest_ms: u64, zone: UtcOffset) -> ReadingText {
         reading::summary(self.history(gpus, newest_ms), self.kind, self.range(newest_ms), zone)
     }
 
-    /// The range in a table.
-    pub fn table(&self, gpus: &[Gpu], newest_ms: u64, zone: Zone) -> Vec<Row> {
+    /// The range as a table.
+    pub fn table(&self, gpus: &[Gpu], newest_ms: u64, zone: UtcOffset) -> Vec<Row> {
         reading::table(self.history(gpus, newest_ms), self.kind, self.range(newest_ms), zone)
     }
 }
@@ -184,10 +184,10 @@ mod tests {
         },
         *,
     };
-    use headroom_shared::protocol::reading::{Reading, Why};
+    use headroom_protocol::reading::{MissingReason, Reading};
 
     const NOW: u64 = 1_795_000_000_000;
-    const UTC: Zone = Zone(|_| 0);
+    const UTC: UtcOffset = UtcOffset(|_| 0);
 
     fn gpu(uuid: &str) -> Gpu {
         Gpu {
@@ -198,9 +198,9 @@ mod tests {
             memory_total_bytes: Reading::Is(12 << 30),
             compute_capability: Reading::Is((8, 9)),
             power_limit_watts: Reading::Is(200.0),
-            power_limit_max_watts: Reading::missing(Why::NotSupported),
+            power_limit_max_watts: Reading::missing(MissingReason::NotSupported),
             temperature_slowdown_celsius: Reading::Is(90),
-            temperature_shutdown_celsius: Reading::missing(Why::NotSupported),
+            temperature_shutdown_celsius: Reading::missing(MissingReason::NotSupported),
             clock_sm_max_mhz: Reading::Is(3105),
             clock_memory_max_mhz: Reading::Is(10_501),
             mig_enabled: Reading::Is(false),
@@ -210,7 +210,7 @@ mod tests {
         }
     }
 
-    /// An answer with a value every ten seconds.
+    /// A response with a value every ten seconds.
     fn answer(uuid: &str, range: Range, value: Option<f64>) -> Result<String, String> {
         let n = range.span_ms() / 10_000;
         let points: Vec<(u64, Option<f64>)> =
@@ -220,44 +220,44 @@ mod tests {
         Ok(serde_json::to_string(&history).expect("a history is JSON"))
     }
 
-    fn standing(charted: &Charted, gpus: &[Gpu]) -> Standing {
+    fn standing(charted: &ChartState, gpus: &[Gpu]) -> ChartStatus {
         charted.standing(gpus, NOW, &charted.plot(gpus, &[], NOW, UTC))
     }
 
     #[test]
-    fn a_chart_says_how_it_stands() {
+    fn chart_shows_its_status() {
         let gpus = [gpu("GPU-1")];
-        let mut charted = Charted::default();
-        assert_eq!(standing(&charted, &[]), Standing::NoCard);
+        let mut charted = ChartState::default();
+        assert_eq!(standing(&charted, &[]), ChartStatus::NoGpu);
         assert_eq!(charted.ask(&gpus, 0, 0.0, 1200.0), None, "the agent's time is not known yet");
-        assert_eq!(standing(&charted, &gpus), Standing::Loading);
+        assert_eq!(standing(&charted, &gpus), ChartStatus::Loading);
         let ask = charted.ask(&gpus, NOW, 0.0, 1200.0).expect("a request");
         charted.take(ask.number, Err("503".to_owned()), 100.0);
-        assert!(matches!(standing(&charted, &gpus), Standing::Failed(_)));
+        assert!(matches!(standing(&charted, &gpus), ChartStatus::Failed(_)));
         charted.try_again();
         let ask = charted.ask(&gpus, NOW, 1000.0, 1200.0).expect("another");
         let range = charted.range(NOW);
         charted.take(ask.number, answer("GPU-1", range, None), 1100.0);
-        assert_eq!(standing(&charted, &gpus), Standing::NotGiven);
-        let ask = charted.ask(&gpus, NOW, 100_000.0, 1200.0).expect("what follows is asked for anew");
+        assert_eq!(standing(&charted, &gpus), ChartStatus::NotGiven);
+        let ask = charted.ask(&gpus, NOW, 100_000.0, 1200.0).expect("a later request");
         charted.take(ask.number, answer("GPU-1", range, Some(5e9)), 101_000.0);
-        assert_eq!((standing(&charted, &gpus), charted.stale(&gpus)), (Standing::Drawn, None));
+        assert_eq!((standing(&charted, &gpus), charted.stale(&gpus)), (ChartStatus::Drawn, None));
         let ask = charted.ask(&gpus, NOW, 200_000.0, 1200.0).expect("and again");
         charted.take(ask.number, Err("503".to_owned()), 201_000.0);
-        assert_eq!(standing(&charted, &gpus), Standing::Drawn, "what was drawn stays");
+        assert_eq!(standing(&charted, &gpus), ChartStatus::Drawn, "the previous chart stays");
         assert!(charted.stale(&gpus).is_some());
     }
 
     #[test]
     fn a_nearer_look_is_drawn_at_once_of_what_is_there() {
         let gpus = [gpu("GPU-1")];
-        let mut charted = Charted::default();
+        let mut charted = ChartState::default();
         let ask = charted.ask(&gpus, NOW, 0.0, 1200.0).expect("a request");
         charted.take(ask.number, answer("GPU-1", charted.range(NOW), Some(5e9)), 100.0);
         assert!(charted.look(NOW, |view, drawn| view.zoom(drawn, 0.25, 0.5, NOW)));
         assert_eq!(charted.range(NOW).span_ms(), SPANS_MS[0] / 4);
-        assert_eq!(standing(&charted, &gpus), Standing::Drawn);
-        // An answer to what is no longer looked at changes nothing of what is drawn.
+        assert_eq!(standing(&charted, &gpus), ChartStatus::Drawn);
+        // A response for an earlier view does not change the drawing.
         let drawn = charted.range(NOW);
         charted.take(ask.number, answer("GPU-1", drawn, Some(9e9)), 200.0);
         assert_eq!(charted.range(NOW), drawn);
@@ -266,22 +266,22 @@ mod tests {
     }
 
     #[test]
-    fn a_card_that_was_chosen_and_is_gone_comes_back() {
+    fn chosen_gpu_is_restored_when_it_returns() {
         let gpus = [gpu("GPU-1"), gpu("GPU-2")];
-        let charted = Charted { gpu: Some("GPU-2".to_owned()), ..Charted::default() };
-        assert_eq!(charted.card(&gpus).map(|gpu| gpu.uuid.as_str()), Some("GPU-2"));
-        assert_eq!(charted.card(&gpus[..1]).map(|gpu| gpu.uuid.as_str()), Some("GPU-1"));
-        assert!(charted.card(&[]).is_none());
+        let charted = ChartState { gpu: Some("GPU-2".to_owned()), ..ChartState::default() };
+        assert_eq!(charted.gpu(&gpus).map(|gpu| gpu.uuid.as_str()), Some("GPU-2"));
+        assert_eq!(charted.gpu(&gpus[..1]).map(|gpu| gpu.uuid.as_str()), Some("GPU-1"));
+        assert!(charted.gpu(&[]).is_none());
     }
 
     #[test]
-    fn the_plans_peak_is_drawn_on_its_own_card_alone() {
+    fn the_plans_peak_is_drawn_on_its_own_gpu_alone() {
         let gpus = [gpu("GPU-1")];
-        let mut charted = Charted::default();
+        let mut charted = ChartState::default();
         let ask = charted.ask(&gpus, NOW, 0.0, 1200.0).expect("a request");
         charted.take(ask.number, answer("GPU-1", charted.range(NOW), Some(5e9)), 100.0);
         let limits = |uuid: &str| {
-            let planned = Planned { bytes: 9 << 30, from_ms: NOW - 1000 };
+            let planned = PlannedPeak { bytes: 9 << 30, from_ms: NOW - 1000 };
             charted.plot(&gpus, &[(uuid.to_owned(), planned)], NOW, UTC).limits.len()
         };
         assert_eq!(limits("GPU-1"), 2);

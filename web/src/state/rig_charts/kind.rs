@@ -1,13 +1,10 @@
-//! What a history chart shows of a card: a reading or two that belong on one axis, with their unit and their bounds.
+//! The subject of a history chart: one or two readings on a common axis, with their unit and their bounds.
 
-use headroom_shared::{
-    decimal,
-    protocol::{
-        gpu::Gpu,
-        history::{Group, Metric},
-    },
-    units::GIB,
+use headroom_protocol::{
+    gpu::Gpu,
+    history::{Group, Metric},
 };
+use headroom_text::{decimal, units::GIB};
 
 use super::scale::Scale;
 use crate::{
@@ -15,14 +12,14 @@ use crate::{
     text::{self, Key},
 };
 
-/// Room above the highest value or bound.
+/// The factor by which the axis exceeds the highest value or bound.
 const ROOM: f64 = 1.04;
-/// An axis of temperatures is at least so long, and ends so far from the readings.
+/// The shortest span of a temperature axis, and its distance from the readings.
 const CELSIUS_MIN: f64 = 30.0;
 const CELSIUS_ROOM: f64 = 5.0;
-/// What PCIe's axis counts in, bytes.
+/// The unit of PCIe's axis, in bytes.
 const MEGABYTE: f64 = 1e6;
-/// A bound is drawn where the readings reach this share of it; further below it would press them flat.
+/// A bound is drawn if the readings reach this share of it; otherwise it would flatten them.
 const BOUND_SHARE_MIN: f64 = 0.25;
 
 /// A chart's subject.
@@ -31,7 +28,7 @@ pub enum Kind {
     /// Used memory.
     #[default]
     Memory,
-    /// How much of the time kernels ran, and memory was read or written.
+    /// Utilisation: the share of time during which kernels ran, and during which memory was accessed.
     Utilization,
     /// Power.
     Power,
@@ -39,29 +36,29 @@ pub enum Kind {
     Temperature,
     /// Clocks of the multiprocessors and of the memory.
     Clocks,
-    /// How fast the fan turns.
+    /// Fan speed.
     Fan,
-    /// What goes over PCIe, to the card and from it.
+    /// PCIe throughput, to the GPU and from it.
     Pcie,
-    /// The machine's cores.
+    /// The machine's CPU utilisation.
     Cpu,
-    /// The machine's own memory.
+    /// The machine's memory.
     HostMemory,
 }
 
-/// A line that readings stay below, with its name.
+/// A named upper bound of readings.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bound {
-    /// Where.
+    /// The value.
     pub value: f64,
-    /// What it is.
+    /// The name.
     pub name: Key,
-    /// Whether a plan says so, and not the card.
+    /// Whether the bound is a plan's rather than the GPU's.
     pub is_planned: bool,
 }
 
 impl Kind {
-    /// All, in the order of their buttons.
+    /// All kinds, in the order of their buttons.
     pub const ALL: [Self; 9] = [
         Self::Memory,
         Self::Utilization,
@@ -74,7 +71,7 @@ impl Kind {
         Self::HostMemory,
     ];
 
-    /// The readings, the first one first in every list.
+    /// The metrics; the first one comes first in every list.
     pub const fn metrics(self) -> &'static [Metric] {
         match self {
             Self::Memory => &[Metric::MemoryUsed],
@@ -89,7 +86,7 @@ impl Kind {
         }
     }
 
-    /// The group that they are of.
+    /// The group of the metrics.
     pub const fn group(self) -> Group {
         match self {
             Self::Memory | Self::Utilization | Self::Power | Self::Temperature | Self::Clocks => Group::Fast,
@@ -98,7 +95,7 @@ impl Kind {
         }
     }
 
-    /// Its name on a button.
+    /// The label of its button.
     pub const fn name(self) -> Key {
         match self {
             Self::Memory => text::HISTORY_MEMORY,
@@ -137,7 +134,7 @@ impl Kind {
         }
     }
 
-    /// The lines that a card's readings stay below.
+    /// The bounds of a GPU's readings.
     pub fn bounds(self, gpu: &Gpu, planned_bytes: Option<u64>) -> Vec<Bound> {
         let bound = |value: Option<f64>, name: Key| {
             value.map(|value| Bound { value, name, is_planned: name == text::HISTORY_BOUND_PLAN })
@@ -157,9 +154,9 @@ impl Kind {
         bounds.into_iter().flatten().filter(|bound| bound.value.is_finite() && bound.value > 0.0).collect()
     }
 
-    /// The axis for readings between two values, and those of the bounds that have a place on it.
+    /// The axis for readings between two values, and the bounds on it.
     pub fn scale(self, low: f64, high: f64, bounds: &[Bound]) -> (Scale, Vec<Bound>) {
-        // The card's whole memory is always shown: how much is left is the question.
+        // The GPU's whole memory is always shown, so that the remaining memory is visible.
         let is_near = |bound: &&Bound| self == Self::Memory || high >= bound.value * BOUND_SHARE_MIN;
         let shown: Vec<Bound> = bounds.iter().filter(is_near).copied().collect();
         let high = shown.iter().fold(high, |high, bound| high.max(bound.value));
@@ -177,7 +174,7 @@ impl Kind {
     }
 }
 
-/// What a reading is called in a sentence and in a table.
+/// The name of a metric in a sentence and in a table.
 pub const fn metric_name(metric: Metric) -> Key {
     match metric {
         Metric::MemoryUsed => text::HISTORY_OF_MEMORY,
@@ -219,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn the_whole_of_a_cards_memory_is_always_shown() {
+    fn the_whole_of_a_gpus_memory_is_always_shown() {
         let bound = Bound { value: 80.0 * GIB as f64, name: text::HISTORY_BOUND_MEMORY, is_planned: false };
         let (scale, shown) = Kind::Memory.scale(0.0, GIB as f64, &[bound]);
         assert!(shown == [bound] && scale.y(bound.value) > 0.0);

@@ -1,23 +1,24 @@
-//! The axes of losses: linear or logarithmic, whichever shows more; and iterations, up to where the run is to end.
+//! The axes of the loss chart. The vertical axis is linear or logarithmic, whichever shows more. The horizontal one has
+//! iterations, up to the planned end of the run.
 
 use super::scale::{Scale, number, round_step};
 use crate::text;
 
-/// Losses that span such a ratio are drawn logarithmically. From scratch to a good model is about four, and a linear axis
+/// The ratio of losses from which the axis is logarithmic. From scratch to a good model it is about four. A linear axis
 /// would spend most of its height on the first few hundred iterations.
 const LOG_RATIO: f64 = 3.0;
-/// Room above and below the curve, as a share of what it spans.
+/// The margin above and below the curve, as a share of its span.
 const ROOM_SHARE: f64 = 0.05;
-/// Logarithmic levels at most, but for losses over so many powers of ten that these alone are more.
+/// The most logarithmic levels. Only the powers of ten of a very wide range can exceed it.
 const LOG_LEVELS_MAX: usize = 7;
-/// The axis reaches to where the run is to end once this share of it is done; before, the curve would be a speck.
+/// The axis reaches to the planned end of the run once this share of it is done; before, the curve would be too small.
 const WHOLE_SHARE: f64 = 0.2;
-/// Pixels that an iteration's number takes, with room around it.
+/// The width of an iteration's label in pixels, with its margin.
 const TICK_PX: f64 = 84.0;
-/// Ticks at most.
+/// The most ticks.
 const TICKS_MAX: f64 = 12.0;
 
-/// The upright axis.
+/// The vertical axis.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LossScale {
     /// Whether it is logarithmic.
@@ -27,7 +28,7 @@ pub struct LossScale {
 }
 
 impl LossScale {
-    /// For losses between two values.
+    /// The axis for losses between two values.
     pub fn new(low: f64, high: f64) -> Self {
         if low > 0.0 && high / low >= LOG_RATIO {
             let room = (high / low).ln() * ROOM_SHARE;
@@ -39,12 +40,12 @@ impl LossScale {
         Self { is_log: false, scale: Scale::new(low - room, high + room, 1.0) }
     }
 
-    /// Lines: share of the height from the top, and what stands there.
+    /// Grid lines: share of the height from the top, and the label.
     pub fn levels(&self) -> &[(f64, String)] {
         &self.scale.levels
     }
 
-    /// Where a loss stands, as a share of the height from the top.
+    /// The position of a loss, as a share of the height from the top.
     pub fn y(&self, loss: f64) -> f64 {
         self.scale.y(if self.is_log { loss.ln() } else { loss })
     }
@@ -81,14 +82,14 @@ fn log_levels(scale: &Scale) -> Vec<(f64, String)> {
 /// The axis of iterations.
 #[derive(Clone, Debug, PartialEq)]
 pub struct IterAxis {
-    /// The first.
+    /// The first iteration.
     pub from: u64,
-    /// The last, which comes after the first.
+    /// The last iteration, after the first.
     pub to: u64,
 }
 
 impl IterAxis {
-    /// For a run that is known from one iteration to another and is to end there.
+    /// The axis for a run with known iterations from `oldest` to `newest` and a planned end.
     pub fn new(oldest: u64, newest: u64, max_iters: Option<u64>) -> Self {
         let to = match max_iters {
             Some(max_iters) if max_iters > newest && (newest as f64) < max_iters as f64 * WHOLE_SHARE => {
@@ -103,12 +104,12 @@ impl IterAxis {
             Some(max_iters) => max_iters.max(newest),
             None => newest,
         };
-        // A run from its beginning has its beginning at the edge.
+        // A run known from its start begins at the edge.
         let from = if oldest as f64 <= to as f64 / 20.0 { 0 } else { oldest };
         Self { from, to: to.max(from.saturating_add(1)) }
     }
 
-    /// Where an iteration is, as a share of the width.
+    /// The position of an iteration, as a share of the width.
     pub fn x(&self, iter: u64) -> f64 {
         iter.saturating_sub(self.from) as f64 / self.span()
     }
@@ -128,15 +129,15 @@ impl IterAxis {
         self.to.saturating_sub(self.from).max(1) as f64
     }
 
-    /// Round numbers along it: share of the width, and what stands there.
+    /// Round iterations on the axis: share of the width, and the label.
     pub fn ticks(&self, width_px: f64) -> Vec<(f64, String)> {
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped; no number is none")]
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped; NaN becomes 0")]
         let n_max = ((width_px / TICK_PX).clamp(0.0, TICKS_MAX) as u64).max(2);
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a round number, at least one")]
         let step = (round_step(self.span() / n_max as f64).0 as u64).max(1);
         let first = self.from.div_ceil(step);
         let mut ticks = Vec::new();
-        // Few by the step; the bound holds whatever the floats do.
+        // The step keeps them few; the bound holds despite rounding errors.
         for index in 0..=n_max + 1 {
             let iter = first.saturating_add(index).saturating_mul(step);
             if iter > self.to {
@@ -182,7 +183,7 @@ mod tests {
             (119_000, Some(600_000), 200_000),
             (120_000, Some(600_000), 600_000),
             (600_000, Some(600_000), 600_000),
-            // A run past its end, as one that was given more since.
+            // A run past its planned end, as after an extension.
             (700_000, Some(600_000), 700_000),
             (1200, None, 1200),
             (0, None, 1),

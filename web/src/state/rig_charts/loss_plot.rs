@@ -1,70 +1,71 @@
-//! The drawing of losses: a thin line of what each iteration printed, evaluations as lines with dots, and marks where a
-//! loss was no number.
+//! The drawing of losses: a thin line of the iterations, evaluations as lines with dots, and marks for losses that are
+//! not finite.
 
 use super::{
     loss_axis::{IterAxis, LossScale},
+    loss_line::{drawn, thinned},
     losses::{Evaluation, Losses, Point, words},
     path::{Path, stroke, units_x, units_y},
     small_plot::SmallPlot,
 };
 use crate::text::{self, Text};
 
-/// Columns of a plot, whatever its width is said to be.
+/// The bounds on a plot's columns, whatever its width.
 const COLUMNS: [usize; 2] = [30, 1000];
-/// Pixels to a column, which has four points at most: its first, least, greatest and last.
+/// Pixels per column. A column has at most four points: its first, minimum, maximum and last.
 const PX_PER_COLUMN: f64 = 2.0;
-/// Evaluations have dots up to so many; closer together they would be a line of their own.
+/// The most evaluations with dots; more would merge into a line.
 const DOTS_MAX: usize = 60;
-/// Marks at most: enough to see that a run does not recover.
+/// The most marks, enough to show that a run does not recover.
 const MARKS_MAX: usize = 24;
-/// A smoothed line forgets over such a share of the points, and over so many at least.
+/// The window of the smoothed line: the reciprocal share of the points, and the fewest points.
 const SMOOTH_SHARE: usize = 50;
 const SMOOTH_MIN: usize = 10;
 
-/// A run that is drawn behind the one that is shown.
+/// A run drawn behind the shown one.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Other {
-    /// Its number.
+pub struct ComparedCurve {
+    /// Its id.
     pub id: String,
-    /// What it is called.
+    /// Its name.
     pub name: String,
     /// Its losses.
     pub losses: Losses,
 }
 
-/// Everything that is drawn.
+/// Everything that the chart draws.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LossPlot {
-    /// What iterations printed.
+    /// The losses of the iterations.
     pub iterations: String,
-    /// Their exponential mean, and the weight of what was before; where it was asked for and there are several.
+    /// Their exponential mean and its weight of earlier values; `None` unless requested and available for several
+    /// points.
     pub smooth: Option<(String, f64)>,
-    /// Evaluations over training data, and over data held back: a line each, with dots.
+    /// Evaluations on the training and on the validation data: a line each.
     pub evaluations: [String; 2],
-    /// Dots of both, and of a loss that was printed alone, which no line goes through.
+    /// Dots of both, and of a single iteration's loss, which has no line.
     pub dots: [String; 3],
-    /// Of runs that are compared: what iterations printed, smoothed where that is asked for, and their evaluations over
-    /// data held back.
+    /// The compared runs: the iterations' losses, smoothed if requested, and the evaluations on validation data.
     pub others: Vec<[String; 2]>,
-    /// Learning rate and norm of the gradients, of a run that prints them.
+    /// Learning rate and gradient norm, if the run prints them.
     pub besides: [Option<SmallPlot>; 2],
-    /// Where a loss was no number: shares of the width.
+    /// The positions of losses that are not finite, as shares of the width.
     pub marks: Vec<f64>,
-    /// The upright axis.
+    /// The vertical axis.
     pub scale: LossScale,
-    /// Its lines: share of the height from the top, and what stands there.
+    /// Its grid lines: share of the height from the top, and the label.
     pub levels: Vec<(f64, String)>,
-    /// Iterations along the bottom: share of the width, and what stands there.
+    /// Iterations along the bottom: share of the width, and the label.
     pub ticks: Vec<(f64, String)>,
-    /// The axis itself.
+    /// The axis of iterations.
     pub axis: IterAxis,
-    /// Whether there is nothing to draw.
+    /// Whether the chart is empty.
     pub is_empty: bool,
 }
 
 impl LossPlot {
-    /// Draws losses on a plot of so many pixels before those of others, with a smoothed line where it is asked for.
-    pub fn of(losses: &Losses, others: &[Other], width_px: f64, is_smooth: bool) -> Self {
+    /// Draws losses on a plot of `width_px` pixels in front of those of other runs, with a smoothed line if requested.
+    pub fn of(losses: &Losses, others: &[ComparedCurve], width_px: f64, is_smooth: bool) -> Self {
         let (iterations, evaluations) = (losses.iterations(), losses.evaluations());
         let all = || others.iter().map(|other| &other.losses).chain([losses]);
         let oldest = all().filter_map(oldest).min().unwrap_or(0);
@@ -89,7 +90,7 @@ impl LossPlot {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped")]
         let n_columns = (width_px / PX_PER_COLUMN).clamp(COLUMNS[0] as f64, COLUMNS[1] as f64) as usize;
         let line = |points: &[Point]| drawn(&thinned(points, &axis, n_columns), at);
-        let behind = |other: &Other| {
+        let behind = |other: &ComparedCurve| {
             let printed = other.losses.iterations();
             let smooth = is_smooth.then(|| smoothed(printed)).flatten();
             [
@@ -105,7 +106,7 @@ impl LossPlot {
             dots: [&curves[0], &curves[1], &alone].map(dotted),
             evaluations: curves.map(|points| through(&points)),
             marks: marks(iterations, &axis),
-            // Without a run there is nothing to measure by.
+            // Without data the axis has no range.
             ticks: if newest.is_some() { axis.ticks(width_px) } else { vec![] },
             levels: if ends.is_some() { scale.levels().to_vec() } else { vec![] },
             is_empty: newest.is_none(),
@@ -115,7 +116,7 @@ impl LossPlot {
     }
 }
 
-/// The first iteration that anything is known of.
+/// The first iteration with data.
 fn oldest(losses: &Losses) -> Option<u64> {
     let firsts =
         [losses.iterations().first().map(|point| point.iter), losses.evaluations().first().map(|found| found.iter)];
@@ -128,39 +129,7 @@ fn through(points: &[(i64, i64)]) -> String {
     path.text()
 }
 
-/// A column's first, least, greatest and last points, in their order. Points that are no number end a stretch.
-pub(super) fn thinned(points: &[Point], axis: &IterAxis, n_columns: usize) -> Vec<Point> {
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of the columns")]
-    let column = |point: &Point| (axis.x(point.iter) * n_columns as f64) as u64;
-    let mut out = Vec::new();
-    for column in points.chunk_by(|a, b| column(a) == column(b)) {
-        let numbers = || column.iter().enumerate().filter_map(|(index, point)| Some((index, point.loss?)));
-        let least = numbers().min_by(|a, b| a.1.total_cmp(&b.1)).map(|found| found.0);
-        let greatest = numbers().max_by(|a, b| a.1.total_cmp(&b.1)).map(|found| found.0);
-        let mut kept = [Some(0), least, greatest, Some(column.len() - 1)];
-        kept.sort_unstable();
-        let mut before = None;
-        for index in kept.into_iter().flatten() {
-            if before != Some(index) {
-                out.push(column[index]);
-            }
-            before = Some(index);
-        }
-    }
-    out
-}
-
-/// A line through points, with a gap where there is no number.
-pub(super) fn drawn(points: &[Point], at: impl Fn(u64, f64) -> (i64, i64)) -> String {
-    let mut path = Path::default();
-    for stretch in points.split(|point| point.loss.is_none()) {
-        let stretch: Vec<(i64, i64)> = stretch.iter().filter_map(|point| Some(at(point.iter, point.loss?))).collect();
-        stroke(&mut path, &stretch);
-    }
-    path.text()
-}
-
-/// Strokes without length, which round ends make dots of.
+/// Strokes without length, which round caps turn into dots.
 fn dots(points: &[(i64, i64)]) -> String {
     let mut path = Path::default();
     for point in points {
@@ -170,13 +139,13 @@ fn dots(points: &[(i64, i64)]) -> String {
     path.text()
 }
 
-/// The exponential mean at each point as TensorBoard has it, and the weight of what was before: a mean that began at zero
-/// is made good for what it lacks, so that the first point stands where it was printed. Nothing where there is one point.
+/// The exponential mean at each point, as in TensorBoard, and its weight of earlier values. The mean starts at zero and
+/// is corrected for that bias, so that the first point has its printed value. `None` for fewer than two points.
 fn smoothed(points: &[Point]) -> Option<(Vec<Point>, f64)> {
     let weight = 1.0 - 1.0 / (points.len() / SMOOTH_SHARE).max(SMOOTH_MIN) as f64;
     let (mut mean, mut lacks) = (0.0, 1.0);
     let mut at = |point: &Point| {
-        // What is no number is a gap, and nothing that a mean would take.
+        // A point without a number is a gap and does not enter the mean.
         let loss = point.loss.map(|loss| {
             mean = mean * weight + loss * (1.0 - weight);
             lacks *= weight;
@@ -187,7 +156,7 @@ fn smoothed(points: &[Point]) -> Option<(Vec<Point>, f64)> {
     (points.len() > 1).then(|| (points.iter().map(&mut at).collect(), weight))
 }
 
-/// Where losses were no number, those beside each other once.
+/// The positions of losses that are not finite; adjacent ones are merged.
 fn marks(points: &[Point], axis: &IterAxis) -> Vec<f64> {
     let apart = 1.0 / MARKS_MAX as f64;
     let mut marks: Vec<f64> = Vec::new();
@@ -200,14 +169,14 @@ fn marks(points: &[Point], axis: &IterAxis) -> Vec<f64> {
     marks
 }
 
-/// What is at a share of the axis: its own share, and the words.
+/// The data at a share of the axis: its own share, and the words.
 pub fn reading(losses: &Losses, axis: &IterAxis, share: f64) -> Option<(f64, Vec<Text>)> {
     let iter = axis.at(share);
     let near = |of: u64| of.abs_diff(iter);
     let point = losses.iterations().iter().min_by_key(|point| near(point.iter));
     let evaluation = losses.evaluations().iter().min_by_key(|evaluation| near(evaluation.iter));
     let shown = point.map_or_else(|| evaluation.map(|evaluation| evaluation.iter), |point| Some(point.iter))?;
-    // The evaluation before it, which is what it is to be compared with.
+    // The last evaluation up to that iteration, for comparison.
     let until = losses.evaluations().partition_point(|evaluation| evaluation.iter <= shown);
     let mut said = Vec::new();
     said.extend(point.map(|point| text::losses_now(text::count(point.iter), words(point.loss))));
@@ -241,7 +210,7 @@ mod tests {
         let top = units_y(plot.scale.y(9.0));
         assert!(plot.iterations.contains(&format!("L{} {top}", units_x(plot.axis.x(2345)))), "{}", plot.iterations);
         assert!(n_points(&plot.iterations) <= 4 * 51, "{}", n_points(&plot.iterations));
-        assert_eq!(plot.smooth, None, "nobody asked");
+        assert_eq!(plot.smooth, None, "smoothing is off");
     }
 
     #[test]
@@ -320,7 +289,7 @@ mod tests {
     fn another_run_is_drawn_on_the_same_axes() {
         let mut longer = of((0..2000).map(|iter| (iter, Some(if iter == 1500 { 9.0 } else { 3.0 }))));
         longer.take_evaluation(1000, Some(3.0), Some(4.0));
-        let other = Other { id: "b".to_owned(), name: "b".to_owned(), losses: longer };
+        let other = ComparedCurve { id: "b".to_owned(), name: "b".to_owned(), losses: longer };
         let own = of((0..1000).map(|iter| (iter, Some(2.0))));
         let plot = LossPlot::of(&own, std::slice::from_ref(&other), 400.0, false);
         assert_eq!(plot.axis.to, 1999, "both are on it");
@@ -344,7 +313,7 @@ mod tests {
             let n = losses.len() as u64;
             let losses = of(losses.into_iter().enumerate().map(|(iter, loss)| (iter as u64, loss)));
             let plot = LossPlot::of(&losses, &[], width_px, true);
-            // Four a column; where each is a stretch of its own, a dash of two.
+            // Four per column; if each is a stretch of its own, a dash of two.
             prop_assert!(n_points(&plot.iterations) <= 8 * (COLUMNS[1] + 1));
             prop_assert!(width_px.is_nan() || n_points(&plot.iterations) as f64 <= (width_px.max(60.0) / 2.0 + 1.0) * 8.0);
             prop_assert!(plot.marks.len() <= MARKS_MAX + 1);

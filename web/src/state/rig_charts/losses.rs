@@ -1,34 +1,34 @@
-//! A run's losses, thinned so that a run of any length draws as fast as a short one. What is thinned out is never an
-//! extreme, never the newest, and never that a loss was no number.
+//! A run's losses, thinned so that a run of any length draws as fast as a short one. Thinning keeps the extremes, the
+//! newest loss, and the losses that are not finite.
 
-use headroom_shared::protocol::event::What;
+use headroom_protocol::event::EventKind;
 
 use crate::text::{self, Text};
 
 use super::scale;
 
-/// Points that are kept of each kind at most: more than a chart has pixels.
+/// The most points kept of each kind: more than a chart has pixels.
 pub const KEPT_MAX: usize = 4000;
-/// Points of which the least and the greatest are kept, when there are too many.
+/// The size of the groups of which thinning keeps the minimum and the maximum.
 const GROUP: usize = 4;
 
-/// What a printed iteration says of one thing.
+/// A value of a printed iteration.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
-    /// Its number.
+    /// The iteration.
     pub iter: u64,
-    /// Its loss, or what else is followed; nothing where that was no number.
+    /// The loss or another value; `None` if it is not finite.
     pub loss: Option<f64>,
 }
 
 /// A printed evaluation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Evaluation {
-    /// The iteration before which it was made.
+    /// The iteration that follows it.
     pub iter: u64,
-    /// Over training data.
+    /// The loss on the training data.
     pub train: Option<f64>,
-    /// Over the data held back.
+    /// The loss on the validation data.
     pub val: Option<f64>,
 }
 
@@ -37,38 +37,38 @@ pub struct Evaluation {
 pub struct Losses {
     iterations: Vec<Point>,
     evaluations: Vec<Evaluation>,
-    /// Learning rates and the gradients' norms, of runs that print them.
+    /// Learning rates and gradient norms, of runs that print them.
     besides: [Vec<Point>; 2],
-    /// Where the run is to end, if that is known.
+    /// The last planned iteration, if known.
     pub max_iters: Option<u64>,
 }
 
 impl Losses {
-    /// Whether nothing was printed.
+    /// Returns whether nothing was printed.
     pub const fn is_empty(&self) -> bool {
         self.iterations.is_empty() && self.evaluations.is_empty()
     }
 
-    /// Takes what an event says of losses.
-    pub fn take(&mut self, what: &What) {
+    /// Applies an event that concerns losses.
+    pub fn take(&mut self, what: &EventKind) {
         match what {
-            What::RunConfig { max_iters, .. } => self.max_iters = max_iters.or(self.max_iters),
-            What::RunUnplanned { max_iters, .. } => self.max_iters = *max_iters,
-            What::RunIteration(iteration) => {
+            EventKind::RunConfig { max_iters, .. } => self.max_iters = max_iters.or(self.max_iters),
+            EventKind::RunUnplanned { max_iters, .. } => self.max_iters = *max_iters,
+            EventKind::RunIteration(iteration) => {
                 self.take_iteration(iteration.iter, iteration.loss);
                 for (points, value) in self.besides.iter_mut().zip([iteration.learning_rate, iteration.gradient_norm]) {
-                    // A run that prints none has no list of nothing.
+                    // A run that never prints the value gets no list of missing ones.
                     if value.is_some() || !points.is_empty() {
                         put(points, iteration.iter, value);
                     }
                 }
             }
-            What::RunEvaluation(found) => self.take_evaluation(found.iter, found.train_loss, found.val_loss),
+            EventKind::RunEvaluation(found) => self.take_evaluation(found.iter, found.train_loss, found.val_loss),
             _ => {}
         }
     }
 
-    /// Goes on with others, which may begin before these end.
+    /// Appends newer losses, which may overlap these.
     pub fn go_on(&mut self, live: &Self) {
         live.iterations.iter().for_each(|point| self.take_iteration(point.iter, point.loss));
         live.evaluations.iter().for_each(|found| self.take_evaluation(found.iter, found.train, found.val));
@@ -78,16 +78,17 @@ impl Losses {
         self.max_iters = live.max_iters.or(self.max_iters);
     }
 
-    /// Takes a printed iteration. A run that goes on from a checkpoint prints numbers again: the newer count.
+    /// Adds a printed iteration. A resumed run repeats iterations after its checkpoint; the newer ones replace the
+    /// older ones.
     pub fn take_iteration(&mut self, iter: u64, loss: Option<f64>) {
-        // What was evaluated after it is of a way that was not gone.
+        // Later evaluations belong to the discarded part of the run.
         if self.iterations.last().is_some_and(|last| last.iter >= iter) {
             self.evaluations.truncate(self.evaluations.partition_point(|evaluation| evaluation.iter <= iter));
         }
         put(&mut self.iterations, iter, loss);
     }
 
-    /// Takes a printed evaluation.
+    /// Adds a printed evaluation.
     pub fn take_evaluation(&mut self, iter: u64, train: Option<f64>, val: Option<f64>) {
         self.evaluations.truncate(self.evaluations.partition_point(|evaluation| evaluation.iter < iter));
         let [train, val] = [train, val].map(|loss| loss.filter(|loss| loss.is_finite()));
@@ -95,28 +96,28 @@ impl Losses {
         thin(&mut self.evaluations, |evaluation| evaluation.val.or(evaluation.train));
     }
 
-    /// Those that are kept, ascending.
+    /// The kept iterations, ascending.
     pub fn iterations(&self) -> &[Point] {
         &self.iterations
     }
 
-    /// Those that are kept, ascending.
+    /// The kept evaluations, ascending.
     pub fn evaluations(&self) -> &[Evaluation] {
         &self.evaluations
     }
 
-    /// Learning rates, and the gradients' norms; empty where none are printed.
+    /// Learning rates and gradient norms; empty if the run does not print them.
     pub const fn besides(&self) -> &[Vec<Point>; 2] {
         &self.besides
     }
 
-    /// The newest iteration that anything is known of.
+    /// The newest iteration with data.
     pub fn newest(&self) -> Option<u64> {
         let iteration = self.iterations.last().map(|point| point.iter);
         iteration.max(self.evaluations.last().map(|evaluation| evaluation.iter))
     }
 
-    /// How the run stands, in sentences.
+    /// A summary of the run's losses, in sentences.
     pub fn summary(&self) -> Vec<Text> {
         let mut said = Vec::new();
         if let Some(Point { iter, loss }) = self.iterations.last().copied() {
@@ -142,15 +143,16 @@ pub fn words(loss: Option<f64>) -> String {
     loss.map_or_else(|| "NaN".to_owned(), scale::loss)
 }
 
-/// Puts a value behind those of earlier iterations; those of later ones are of a way that was not gone.
+/// Appends a value after those of earlier iterations. Values of later iterations are removed: they belong to the
+/// discarded part of the run.
 fn put(points: &mut Vec<Point>, iter: u64, value: Option<f64>) {
     points.truncate(points.partition_point(|point| point.iter < iter));
     points.push(Point { iter, loss: value.filter(|value| value.is_finite()) });
     thin(points, |point| point.loss);
 }
 
-/// Halves a list that is too long: of each group its least, its greatest and its first that is no number stay, and the
-/// last group stays whole.
+/// Halves a list that is too long. Each group keeps its minimum, its maximum and its first point without a number. The
+/// last group is kept whole.
 fn thin<T: Copy>(points: &mut Vec<T>, value: impl Fn(&T) -> Option<f64>) {
     if points.len() <= KEPT_MAX {
         return;
@@ -176,7 +178,7 @@ fn thin<T: Copy>(points: &mut Vec<T>, value: impl Fn(&T) -> Option<f64>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use headroom_shared::protocol::run::Iteration;
+    use headroom_protocol::run::Iteration;
     use proptest::prelude::*;
 
     fn of(points: &[(u64, Option<f64>)]) -> Losses {
@@ -218,7 +220,7 @@ mod tests {
     fn going_back_drops_evaluations_of_the_way_that_was_not_gone_and_what_was_printed_besides() {
         let mut losses = Losses::default();
         let iteration = |iter, learning_rate| {
-            What::RunIteration(Iteration { iter, loss: Some(3.0), learning_rate, ..Iteration::default() })
+            EventKind::RunIteration(Iteration { iter, loss: Some(3.0), learning_rate, ..Iteration::default() })
         };
         for iter in 0..40 {
             losses.take(&iteration(iter, Some(1e-3 * iter as f64)));
@@ -253,7 +255,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_is_printed_is_kept_in_order_and_bounded(
+        fn printed_losses_are_ordered_and_bounded(
             points in prop::collection::vec((0_u64..20_000, prop::option::of(any::<f64>())), 0..200),
             n_more in 0_u64..10_000,
         ) {

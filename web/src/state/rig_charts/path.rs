@@ -1,11 +1,11 @@
-//! Paths of a drawing, in whole units: it stretches to whatever room it has.
+//! Paths of a drawing, in whole units. The drawing stretches to the available space.
 
-/// Units across. More than a screen has pixels, so that a unit is never seen.
+/// The width in units: more than a screen has pixels, so that rounding is invisible.
 pub const WIDTH: i64 = 4000;
-/// Units down.
+/// The height in units.
 pub const HEIGHT: i64 = 1000;
 
-/// A path being written.
+/// A path under construction.
 #[derive(Debug, Default)]
 pub struct Path(String);
 
@@ -16,13 +16,13 @@ impl Path {
         self.pair(x, y);
     }
 
-    /// A straight line to a point.
+    /// Draws a straight line to a point.
     pub fn to(&mut self, (x, y): (i64, i64)) {
         self.0.push('L');
         self.pair(x, y);
     }
 
-    /// Back to where the stroke began.
+    /// Closes the stroke.
     pub fn close(&mut self) {
         self.0.push('Z');
     }
@@ -33,13 +33,13 @@ impl Path {
         self.0.push_str(&y.to_string());
     }
 
-    /// What was written.
+    /// The text of the path.
     pub fn text(self) -> String {
         self.0
     }
 }
 
-/// A line through points; a single one is a dash, so that it is seen.
+/// Draws a line through points; a single point becomes a visible dash.
 pub fn stroke(path: &mut Path, points: &[(i64, i64)]) {
     /// Half a dash's length.
     const DASH: i64 = 6;
@@ -58,12 +58,12 @@ pub fn stroke(path: &mut Path, points: &[(i64, i64)]) {
     }
 }
 
-/// Units across of a share of the width. What lies a little outside stays there, so that lines leave by the edge.
+/// Converts a share of the width to units. Positions slightly outside remain outside, so that lines leave at the edge.
 pub fn units_x(share: f64) -> i64 {
     units(share, WIDTH)
 }
 
-/// Units down of a share of the height from the top.
+/// Converts a share of the height from the top to units.
 pub fn units_y(share: f64) -> i64 {
     units(share, HEIGHT)
 }

@@ -1,6 +1,6 @@
-//! The drawing of a history: a band from least to greatest and a line of means for each reading, and the axes.
+//! The drawing of a history: for each reading, a band from minimum to maximum and a line of means; and the axes.
 
-use headroom_shared::protocol::{gpu::Gpu, history::History};
+use headroom_protocol::{gpu::Gpu, history::History};
 
 use super::{
     fold::{Column, columns},
@@ -9,80 +9,80 @@ use super::{
     scale::Scale,
     time_axis::{Tick, ticks},
     view::Range,
-    zone::Zone,
+    zone::UtcOffset,
 };
 use crate::text::Key;
 
-/// Columns of a plot, whatever its width is said to be: a plot that is not laid out yet has none.
+/// The bounds on a plot's columns. A plot without layout has no width.
 const COLUMNS: [usize; 2] = [60, 2000];
 
-/// Names of lines nearer to the top than this share of the height have no room above them.
+/// The share of the height from the top within which a line's name does not fit above it.
 const NAME_SHARE: f64 = 0.12;
 
-/// The peak that a plan says of a run on a card, what others have there included.
+/// The peak planned for a run on a GPU, including other processes.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Planned {
-    /// The peak.
+pub struct PlannedPeak {
+    /// The peak, in bytes.
     pub bytes: u64,
-    /// When the run began; before, nothing was planned.
+    /// The start of the run, in milliseconds; the plan does not apply before it.
     pub from_ms: u64,
 }
 
-/// What is asked of a drawing.
+/// The parameters of a drawing.
 #[derive(Clone, Copy)]
 pub struct Frame {
-    /// What is looked at.
+    /// The time range.
     pub range: Range,
-    /// What is drawn.
+    /// The subject.
     pub kind: Kind,
-    /// How wide the plot is.
+    /// The width of the plot, in pixels.
     pub width_px: f64,
-    /// Local time.
-    pub zone: Zone,
+    /// The local time zone.
+    pub zone: UtcOffset,
 }
 
-/// One reading's paths.
+/// A reading's paths.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Line {
-    /// From the least to the greatest; empty where they are the same everywhere.
+    /// The band from minimum to maximum; empty if they are equal everywhere.
     pub band: String,
-    /// Means.
+    /// The line of means.
     pub line: String,
 }
 
-/// A bound that is drawn.
+/// A drawn bound.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Limit {
-    /// Where it begins, as a share of the width.
+    /// The start, as a share of the width.
     pub x: f64,
-    /// Share of the height from the top.
+    /// The position, as a share of the height from the top.
     pub y: f64,
     /// Its name.
     pub name: Key,
     /// Its value.
     pub words: String,
-    /// Whether it is the plan's and not the card's.
+    /// Whether it is the plan's rather than the GPU's.
     pub is_planned: bool,
 }
 
-/// Everything that is drawn.
+/// Everything that the chart draws.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plot {
-    /// One a metric of the kind.
+    /// One line per metric of the kind.
     pub lines: Vec<Line>,
-    /// The upright axis.
+    /// The vertical axis.
     pub scale: Scale,
     /// The time axis.
     pub ticks: Vec<Tick>,
-    /// Bounds.
+    /// The drawn bounds.
     pub limits: Vec<Limit>,
-    /// Whether there is anything.
+    /// Whether there are no readings.
     pub is_empty: bool,
 }
 
 impl Plot {
-    /// Draws a history, or the axes alone where there is none.
-    pub fn of(history: Option<&History>, gpu: Option<&Gpu>, planned: Option<Planned>, frame: &Frame) -> Self {
+    /// Draws a history, or the axes alone without one.
+    pub fn of(history: Option<&History>, gpu: Option<&Gpu>, planned: Option<PlannedPeak>, frame: &Frame) -> Self {
         let Frame { range, kind, width_px, zone } = *frame;
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped")]
         let n_columns = width_px.clamp(COLUMNS[0] as f64, COLUMNS[1] as f64) as usize;
@@ -114,20 +114,20 @@ impl Plot {
         }
     }
 
-    /// The ticks as they are written: share of the width, what stands there, and whether it stands out.
+    /// The ticks for display: share of the width, label, and whether it is emphasised.
     pub fn named_ticks(&self) -> Vec<(f64, String, bool)> {
         self.ticks.iter().map(|tick| (tick.x, tick.label.clone(), tick.is_date)).collect()
     }
 }
 
 impl Limit {
-    /// Whether its name has no room above it.
+    /// Returns whether its name does not fit above it.
     pub fn is_high(&self) -> bool {
         self.y < NAME_SHARE
     }
 }
 
-/// The lines of the card's bounds, or of the plan's.
+/// The lines of the GPU's bounds, or of the plan's.
 pub fn limits(plot: &Plot, is_planned: bool) -> String {
     let mut path = Path::default();
     for limit in plot.limits.iter().filter(|limit| limit.is_planned == is_planned) {
@@ -152,7 +152,7 @@ fn line(stretches: &[Vec<Column>], scale: &Scale) -> Line {
     Line { band: band.text(), line: line.text() }
 }
 
-/// An area between two lines over the same columns; of one column it is as wide as a dash.
+/// An area between two lines over the same columns; a single column is as wide as a dash.
 fn outline(path: &mut Path, tops: &[(i64, i64)], bottoms: &[(i64, i64)]) {
     const HALF: i64 = 3;
     let around: Vec<(i64, i64)> = match (tops, bottoms) {
@@ -170,14 +170,18 @@ mod tests {
     use super::{super::fold::tests::history, *};
     use proptest::prelude::*;
 
-    const FRAME: Frame =
-        Frame { range: Range { from_ms: 0, to_ms: 1000 }, kind: Kind::Utilization, width_px: 500.0, zone: Zone(|_| 0) };
+    const FRAME: Frame = Frame {
+        range: Range { from_ms: 0, to_ms: 1000 },
+        kind: Kind::Utilization,
+        width_px: 500.0,
+        zone: UtcOffset(|_| 0),
+    };
 
     #[test]
     fn a_band_lies_around_its_line_and_gaps_are_in_both() {
         let history = history(100, &[(0, Some(50.0)), (100, Some(52.0)), (500, Some(104.0))]);
         let plot = Plot::of(Some(&history), None, None, &FRAME);
-        // A share of 104 in thousandths: 50 is 519 below the top, its greatest 52 is 500, its least 49 is 529.
+        // A share of 104 in thousandths: 50 is 519 below the top, its maximum 52 is 500, its minimum 49 is 529.
         assert_eq!(plot.lines[0].line, "M200 519L600 500M2194 0L2206 0");
         assert_eq!(plot.lines[0].band, "M200 500L600 481L600 510L200 529ZM2197 -19L2203 -19L2203 10L2197 10Z");
         assert_eq!(plot.lines.len(), 2);
@@ -195,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_history_the_axes_stand() {
+    fn axes_are_drawn_without_history() {
         let plot = Plot::of(None, None, None, &FRAME);
         assert!(plot.is_empty && !plot.scale.levels.is_empty());
         assert!(plot.lines.iter().all(|line| line.line.is_empty()));
@@ -206,7 +210,7 @@ mod tests {
         let gpu = crate::state::rig::sample::gpu(0);
         let frame = Frame { kind: Kind::Memory, ..FRAME };
         let drawn = |from_ms: u64, range: Range| {
-            let planned = Planned { bytes: 6 << 30, from_ms };
+            let planned = PlannedPeak { bytes: 6 << 30, from_ms };
             limits(&Plot::of(None, Some(&gpu), Some(planned), &Frame { range, ..frame }), true)
         };
         assert!(drawn(250, FRAME.range).starts_with("M1000 "), "{}", drawn(250, FRAME.range));
@@ -215,11 +219,11 @@ mod tests {
     }
 
     #[test]
-    fn a_name_at_the_top_stands_below_its_line() {
+    fn label_at_top_is_below_its_line() {
         let gpu = crate::state::rig::sample::gpu(0);
         let frame = Frame { kind: Kind::Memory, ..FRAME };
         let high = |bytes: u64| -> Vec<bool> {
-            let planned = Planned { bytes, from_ms: 0 };
+            let planned = PlannedPeak { bytes, from_ms: 0 };
             Plot::of(None, Some(&gpu), Some(planned), &frame).limits.iter().map(Limit::is_high).collect()
         };
         assert_eq!(high(6 << 30), [true, false]);
@@ -236,7 +240,7 @@ mod tests {
             let points: Vec<(u64, Option<f64>)> = points.iter().map(|(step, value)| { time_ms += step; (time_ms, *value) }).collect();
             let frame = Frame { range: Range { from_ms: 0, to_ms: time_ms.max(1) }, width_px, ..FRAME };
             let plot = Plot::of(Some(&history(1000, &points)), None, None, &frame);
-            // Two points a column at most in a band, twice as many where each is a dash of its own.
+            // At most two points per column in a band, and twice as many if each is a separate dash.
             let n = |path: &str| path.matches(['M', 'L']).count();
             let n_columns = if width_px.is_finite() { width_px.max(60.0) } else { COLUMNS[1] as f64 };
             for line in &plot.lines {

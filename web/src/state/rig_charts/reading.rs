@@ -1,26 +1,26 @@
-//! A history in words: what is under the cursor, the range in a sentence, and a table.
+//! A history in words: the reading under the cursor, a summary of the range, and a table.
 
-use headroom_shared::protocol::history::{History, Metric};
+use headroom_protocol::history::{History, Metric};
 
 use super::{
     fold::{Point, points},
     kind::{Kind, metric_name},
     view::Range,
-    zone::Zone,
+    zone::UtcOffset,
 };
 use crate::text::{self, say};
 
-/// A cursor further than this share of the range, and than two points, from any reading is in a gap.
+/// A cursor farther than this share of the range, and than two points, from any reading is in a gap.
 const NEAR_SHARE: f64 = 0.01;
-/// Rows of a table: as many as one reads.
+/// The most rows of a table.
 const ROWS_MAX: u64 = 12;
 
-/// What is under a cursor.
+/// The readings under a cursor.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reading {
-    /// The time.
+    /// The time, in milliseconds.
     pub time_ms: u64,
-    /// One a metric of the kind; nothing where it has none there.
+    /// A point per metric of the kind; `None` if it has no reading there.
     pub points: Vec<Option<Point>>,
 }
 
@@ -40,17 +40,17 @@ pub fn at(history: Option<&History>, kind: Kind, range: Range, share: f64) -> Re
     Reading { time_ms, points }
 }
 
-/// What is said of a moment or of a range.
+/// The words for a moment or a range.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Said {
-    /// When.
+pub struct ReadingText {
+    /// The time, in words.
     pub when: String,
-    /// What, of each metric of the kind; nothing where it has no reading.
+    /// The value of each metric of the kind, in words; `None` without a reading.
     pub values: Vec<Option<String>>,
 }
 
-impl Said {
-    /// All of it in a row.
+impl ReadingText {
+    /// The time and the values in one sentence.
     pub fn sentence(&self) -> String {
         let values: Vec<&String> = self.values.iter().flatten().collect();
         match values.is_empty() {
@@ -61,38 +61,44 @@ impl Said {
 }
 
 impl Reading {
-    /// It in words.
-    pub fn said(&self, kind: Kind, range: Range, zone: Zone) -> Said {
+    /// The reading in words.
+    pub fn said(&self, kind: Kind, range: Range, zone: UtcOffset) -> ReadingText {
         let value = |(point, metric): (&Option<Point>, &Metric)| {
             let Point { min, mean, max, .. } = (*point)?;
             Some(say(&text::history_named(metric_name(*metric), value_words(kind, min, mean, max))))
         };
-        Said {
+        ReadingText {
             when: zone.moment(self.time_ms, range.span_ms() < 6 * 3_600_000),
             values: self.points.iter().zip(kind.metrics()).map(value).collect(),
         }
     }
 }
 
-/// A mean with its extremes, where they say more than it does.
+/// A mean, with its extremes if they differ.
 fn value_words(kind: Kind, min: f64, mean: f64, max: f64) -> String {
     let [min, mean, max] = [min, mean, max].map(|value| kind.words(value));
     if min == max { mean } else { say(&text::history_between(mean, min, max)) }
 }
 
-/// What a range comes to, of one metric.
-struct Whole {
+/// The aggregate of a metric over a range.
+struct RangeAggregate {
     n: f64,
     min: f64,
     mean: f64,
     max: f64,
 }
 
-fn whole(points: impl Iterator<Item = Point>) -> Option<Whole> {
+fn whole(points: impl Iterator<Item = Point>) -> Option<RangeAggregate> {
     points.fold(None, |whole, point| {
-        let Whole { n, min, mean, max } = whole.unwrap_or(Whole { n: 0.0, min: point.min, mean: 0.0, max: point.max });
+        let RangeAggregate { n, min, mean, max } =
+            whole.unwrap_or(RangeAggregate { n: 0.0, min: point.min, mean: 0.0, max: point.max });
         let n = n + 1.0;
-        Some(Whole { n, min: min.min(point.min), mean: mean + (point.mean - mean) / n, max: max.max(point.max) })
+        Some(RangeAggregate {
+            n,
+            min: min.min(point.min),
+            mean: mean + (point.mean - mean) / n,
+            max: max.max(point.max),
+        })
     })
 }
 
@@ -100,22 +106,21 @@ fn within(history: &History, metric: Metric, range: Range) -> impl Iterator<Item
     points(history, metric, range).filter(move |point| (range.from_ms..range.to_ms).contains(&point.time_ms))
 }
 
-/// The range in words.
-pub fn summary(history: Option<&History>, kind: Kind, range: Range, zone: Zone) -> Said {
+/// A summary of the range.
+pub fn summary(history: Option<&History>, kind: Kind, range: Range, zone: UtcOffset) -> ReadingText {
     let of_metric = |metric: &Metric| {
-        let Whole { min, mean, max, .. } = whole(within(history?, *metric, range))?;
+        let RangeAggregate { min, mean, max, .. } = whole(within(history?, *metric, range))?;
         let [mean, min, max] = [mean, min, max].map(|value| kind.words(value));
         Some(say(&text::history_summary(metric_name(*metric), mean, min, max)))
     };
-    Said { when: zone.range(range.from_ms, range.to_ms), values: kind.metrics().iter().map(of_metric).collect() }
+    ReadingText { when: zone.range(range.from_ms, range.to_ms), values: kind.metrics().iter().map(of_metric).collect() }
 }
 
-/// A row of the table: the time at which it begins, and the values.
+/// A row of the table: its start, and the values.
 pub type Row = (String, Vec<String>);
 
-/// The range as a table of about a dozen rows, oldest first. A row is the same length of time as the others; one without
-/// readings is left out.
-pub fn table(history: Option<&History>, kind: Kind, range: Range, zone: Zone) -> Vec<Row> {
+/// The range as a table of at most a dozen rows of equal duration, oldest first; rows without readings are omitted.
+pub fn table(history: Option<&History>, kind: Kind, range: Range, zone: UtcOffset) -> Vec<Row> {
     let Some(history) = history else { return vec![] };
     let span_ms = range.span_ms().div_ceil(ROWS_MAX).max(1);
     let row = |index: u64| {
@@ -123,7 +128,7 @@ pub fn table(history: Option<&History>, kind: Kind, range: Range, zone: Zone) ->
         let part = Range { from_ms, to_ms: from_ms.saturating_add(span_ms).min(range.to_ms) };
         let words = |metric: &Metric| {
             let found = whole(within(history, *metric, part));
-            found.map(|Whole { min, mean, max, .. }| value_words(kind, min, mean, max))
+            found.map(|RangeAggregate { min, mean, max, .. }| value_words(kind, min, mean, max))
         };
         let values: Vec<Option<String>> = kind.metrics().iter().map(words).collect();
         let when = zone.moment(from_ms, span_ms < 60_000);
@@ -137,7 +142,7 @@ pub fn table(history: Option<&History>, kind: Kind, range: Range, zone: Zone) ->
 mod tests {
     use super::{super::fold::tests::history, *};
 
-    const UTC: Zone = Zone(|_| 0);
+    const UTC: UtcOffset = UtcOffset(|_| 0);
 
     fn minutes() -> (History, Range) {
         // An hour of minutes, of which ten are missing.
@@ -159,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cursor_in_a_gap_says_so() {
+    fn cursor_in_gap_is_marked() {
         let (history, range) = minutes();
         let found = at(Some(&history), Kind::Power, range, 25.0 / 60.0);
         assert_eq!(found.points, [None]);

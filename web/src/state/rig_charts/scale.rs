@@ -1,10 +1,10 @@
-//! The upright axis of values: round levels, and where a value stands between its ends.
+//! The vertical axis of values: round levels, and the position of a value.
 
-use headroom_shared::decimal;
+use headroom_text::decimal;
 
 use crate::text;
 
-/// Levels at most; a chart that has room for no more than two words has two.
+/// The most levels; a chart with room for only two labels has two.
 const LEVELS_MAX: u64 = 6;
 
 /// A linear axis.
@@ -12,24 +12,24 @@ const LEVELS_MAX: u64 = 6;
 pub struct Scale {
     /// The value at the bottom.
     pub low: f64,
-    /// The value at the top, which is above the bottom's.
+    /// The value at the top, above the bottom's.
     pub high: f64,
-    /// Lines: share of the height from the top, and what stands there.
+    /// Grid lines: share of the height from the top, and the label.
     pub levels: Vec<(f64, String)>,
 }
 
 impl Scale {
-    /// From a value to another. Values and levels are so many `unit`s: bytes on an axis of GiB have 2³⁰.
+    /// The axis from `low` to `high`. Labels are in multiples of `unit`: 2³⁰ bytes on an axis of GiB.
     pub fn new(low: f64, high: f64, unit: f64) -> Self {
         let high = if high > low { high } else { low + unit };
         let mut scale = Self { low, high, levels: vec![] };
         let (step, decimals) = round_step((high - low) / unit / LEVELS_MAX as f64);
         let first = (low / unit / step).ceil();
-        // The levels are few by the step; the bound holds whatever the floats do.
+        // The step keeps the levels few; the bound holds despite rounding errors.
         for index in 0..=LEVELS_MAX + 1 {
             let level = (first + index as f64) * step;
             let y = scale.y(level * unit);
-            // A level at the very top is there, whatever the floats' last digits are.
+            // A level at the very top is included despite rounding errors.
             if y < -1e-9 {
                 break;
             }
@@ -38,14 +38,14 @@ impl Scale {
         scale
     }
 
-    /// Where a value stands, as a share of the height from the top.
+    /// The position of a value, as a share of the height from the top.
     pub fn y(&self, value: f64) -> f64 {
         1.0 - (value - self.low) / (self.high - self.low)
     }
 }
 
-/// A number of either sign with so many decimals, as the language that is shown writes it; one whose digits have no room
-/// beside its neighbours as [`power`] has it.
+/// Formats a number with `decimals` decimals in the current language. A number too wide for an axis has the form of
+/// [`power`].
 pub fn number(value: f64, decimals: u32) -> String {
     if value.abs() >= WIDE_MIN { power(value) } else { plain(value, decimals) }
 }
@@ -56,7 +56,8 @@ fn plain(value: f64, decimals: u32) -> String {
     if value < 0.0 && !is_nothing { format!("−{digits}") } else { digits }
 }
 
-/// A number of any size with about four digits: `0.0312`, `1.250`; small and large ones as [`power`] has them.
+/// Formats a number of any size with about four digits: `0.0312`, `1.250`. Small and large ones have the form of
+/// [`power`].
 pub fn figure(value: f64) -> String {
     let decimals = match value.abs() {
         0.0 => 0,
@@ -68,15 +69,15 @@ pub fn figure(value: f64) -> String {
     number(value, decimals)
 }
 
-/// A loss, to four decimals as nanoGPT prints it; one that has left every scale as [`power`] has it.
+/// Formats a loss to four decimals, as nanoGPT prints it. A very large one has the form of [`power`].
 pub fn loss(value: f64) -> String {
     number(value, LOSS_DECIMALS)
 }
 
-/// A number other than zero as configs write large and small ones: `6e-4`, `1.23e30`.
+/// A nonzero number in the notation of large and small numbers in configs: `6e-4`, `1.23e30`.
 fn power(value: f64) -> String {
     let (mut mantissa, mut exponent) = (value, 0_i32);
-    // What rounds to one is one, and what rounds to ten is one of the next power.
+    // A mantissa that rounds to one stays at this power, and one that rounds to ten belongs to the next.
     while mantissa.abs() < 0.9995 && exponent > -EXPONENT_MAX {
         (mantissa, exponent) = (mantissa * 10.0, exponent - 1);
     }
@@ -88,16 +89,16 @@ fn power(value: f64) -> String {
     format!("{digits}e{exponent}")
 }
 
-/// From here on there is no room for all digits: beside an axis least of all.
+/// The smallest number whose digits do not all fit beside an axis.
 const WIDE_MIN: f64 = 1e5;
-/// Decimals of a loss: as many as nanoGPT prints.
+/// The decimals of a loss, as nanoGPT prints it.
 const LOSS_DECIMALS: u32 = 4;
-/// Of the smallest number there is.
+/// The exponent of the smallest positive float.
 const EXPONENT_MAX: i32 = 324;
 
-/// The least of 1, 2 and 5 times a power of ten that is no less, and the decimals it takes to write its multiples.
+/// The smallest number of at least `least` that is 1, 2 or 5 times a power of ten, and the decimals of its multiples.
 pub fn round_step(least: f64) -> (f64, u32) {
-    /// Beyond any reading; below, any difference that is seen.
+    /// The powers range from below any visible difference to beyond any reading.
     const POWERS: i32 = 18;
     for exponent in -6..POWERS {
         let power = if exponent < 0 { 1.0 / power_of_ten(-exponent) } else { power_of_ten(exponent) };
@@ -110,7 +111,7 @@ pub fn round_step(least: f64) -> (f64, u32) {
     (power_of_ten(POWERS), 0)
 }
 
-/// Exact, where repeated division by ten would not be.
+/// Multiplication is exact, unlike repeated division by ten.
 fn power_of_ten(exponent: i32) -> f64 {
     (0..exponent).fold(1.0, |power, _| power * 10.0)
 }

@@ -1,29 +1,29 @@
-//! A small drawing of what a run prints beside its loss: a learning rate, the norm of its gradients. It lies below the
-//! losses, on their axis.
+//! A small drawing of another printed value, the learning rate or the gradient norm. It is below the losses and shares
+//! their axis.
 
 use super::{
     loss_axis::{IterAxis, LossScale},
-    loss_plot::{drawn, thinned},
+    loss_line::{drawn, thinned},
     losses::Point,
     path::{units_x, units_y},
     scale::{Scale, figure},
 };
 
-/// It, and the values it lies between.
+/// The drawing, and the range of its values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SmallPlot {
     /// The line.
     pub line: String,
-    /// The least and the greatest value.
+    /// The minimum and the maximum.
     pub ends: [String; 2],
 }
 
 impl SmallPlot {
-    /// Draws points on an axis in so many columns, from zero or as losses are; nothing where there is no value.
+    /// Draws points on an axis in `n_columns` columns, from zero or with the scale of losses; `None` without a value.
     pub fn of(points: &[Point], axis: &IterAxis, n_columns: usize, is_from_zero: bool) -> Option<Self> {
         let values = || points.iter().filter_map(|point| point.loss);
         let (low, high) = (values().min_by(f64::total_cmp)?, values().max_by(f64::total_cmp)?);
-        // Line and edge are not one: the greatest value is seen below the top.
+        // The margin keeps the maximum below the top edge.
         let linear = Scale { low: low.min(0.0), high: high * 1.1 + f64::MIN_POSITIVE, levels: vec![] };
         let scale = LossScale::new(low, high);
         let y = |value| if is_from_zero { linear.y(value) } else { scale.y(value) };
@@ -32,7 +32,7 @@ impl SmallPlot {
     }
 }
 
-/// What a point near a share of the axis says; of the newest where no share is given.
+/// The value of the point nearest to a share of the axis; the newest value without a share.
 pub fn value_at(points: &[Point], axis: &IterAxis, share: Option<f64>) -> Option<String> {
     let near = |point: &&Point| share.map_or(u64::MAX - point.iter, |share| point.iter.abs_diff(axis.at(share)));
     points.iter().filter(|point| point.loss.is_some()).min_by_key(near)?.loss.map(figure)
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_nowhere_is_not_drawn_and_what_never_changes_is() {
+    fn empty_series_is_not_drawn_and_constant_series_is() {
         assert_eq!(SmallPlot::of(&[], &AXIS, 100, true), None);
         assert_eq!(SmallPlot::of(&points(&[None]), &AXIS, 100, false), None);
         for value in [0.0, 1.0] {

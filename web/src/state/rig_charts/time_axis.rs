@@ -2,13 +2,13 @@
 
 use super::{
     view::Range,
-    zone::{DAY_MS, Zone},
+    zone::{DAY_MS, UtcOffset},
 };
 
 const MINUTE_MS: u64 = 60_000;
 const HOUR_MS: u64 = 60 * MINUTE_MS;
 
-/// What ticks may be apart.
+/// The distances between ticks.
 const STEPS_MS: [u64; 22] = [
     1000,
     2000,
@@ -33,36 +33,36 @@ const STEPS_MS: [u64; 22] = [
     7 * DAY_MS,
     10 * DAY_MS,
 ];
-/// Pixels that a tick's words take with room around them.
+/// The width of a tick's label in pixels, with its margin.
 const TICK_PX: f64 = 72.0;
-/// Ticks at most, however wide a screen is.
+/// The most ticks, whatever the screen's width.
 const TICKS_MAX: u64 = 16;
-/// Words nearer to the end than this share of the width would reach beyond it.
+/// A label within this share of the width from an end would extend beyond it.
 const EDGE_SHARE: f64 = 0.03;
 
 /// A tick.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tick {
-    /// Where it is, as a share of the width.
+    /// The position, as a share of the width.
     pub x: f64,
-    /// What stands there.
+    /// The label.
     pub label: String,
-    /// Whether it is a date among times of the day.
+    /// Whether it is a date among times of day.
     pub is_date: bool,
 }
 
-/// The ticks of a range, on a plot of so many pixels.
-pub fn ticks(range: Range, width_px: f64, zone: Zone) -> Vec<Tick> {
+/// The ticks of a range on a plot of `width_px` pixels.
+pub fn ticks(range: Range, width_px: f64, zone: UtcOffset) -> Vec<Tick> {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped")]
     let n_max = ((width_px / TICK_PX).clamp(0.0, TICKS_MAX as f64) as u64).max(2);
     let span_ms = range.span_ms();
     let last = STEPS_MS[STEPS_MS.len() - 1];
-    // Beyond the table by tens of days, as many as it takes.
+    // Beyond the table, a sufficient multiple of its last step.
     let beyond = last * (span_ms / last / n_max + 1);
     let step_ms = STEPS_MS.into_iter().find(|step_ms| span_ms / step_ms <= n_max).unwrap_or(beyond);
     let mut local_ms = zone.local_ms(range.from_ms).div_ceil(step_ms).saturating_mul(step_ms);
     let mut ticks = Vec::new();
-    // One more than fit: a day with a change of summer time has an hour more.
+    // One more than fits: a day on which summer time ends has an extra hour.
     for _ in 0..=n_max + 1 {
         let time_ms = zone.time_ms(local_ms);
         if time_ms >= range.to_ms {
@@ -87,12 +87,13 @@ mod tests {
     #[track_caller]
     fn check(from_ms: u64, span_ms: u64, width_px: f64, expected: &[&str]) {
         let range = Range { from_ms, to_ms: from_ms + span_ms };
-        let labels: Vec<String> = ticks(range, width_px, Zone(berlin)).into_iter().map(|tick| tick.label).collect();
+        let labels: Vec<String> =
+            ticks(range, width_px, UtcOffset(berlin)).into_iter().map(|tick| tick.label).collect();
         assert_eq!(labels, expected);
     }
 
     #[test]
-    fn ticks_stand_at_round_local_times() {
+    fn ticks_are_at_round_local_times() {
         // 22 November 2026, 04:10:30 in Berlin.
         let time_ms = 1_795_317_030_000;
         check(time_ms, HOUR_MS, 360.0, &["04:15", "04:30", "04:45", "05:00"]);
@@ -111,7 +112,7 @@ mod tests {
         #[test]
         fn ticks_are_few_and_ascend(from_ms: u64, span_ms: u64, width_px in 0.0..10_000.0) {
             let range = Range { from_ms, to_ms: from_ms.saturating_add(span_ms) };
-            let found = ticks(range, width_px, Zone(berlin));
+            let found = ticks(range, width_px, UtcOffset(berlin));
             prop_assert!(found.len() as u64 <= TICKS_MAX + 2);
             prop_assert!(found.windows(2).all(|two| two[0].x < two[1].x), "{:?}", found);
         }

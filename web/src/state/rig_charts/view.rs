@@ -1,42 +1,43 @@
-//! Which range of time is looked at: one of three that follow the newest, or a nearer look; and the way back.
+//! The shown range of time: one of three that follow the newest time, or a zoomed one; and the history of earlier
+//! ranges.
 
 use std::collections::VecDeque;
 
 const HOUR_MS: u64 = 3_600_000;
-/// The ranges that have a button: an hour, a day, thirty days.
+/// The ranges with a button: an hour, a day, thirty days.
 pub const SPANS_MS: [u64; 3] = [HOUR_MS, 24 * HOUR_MS, 30 * 24 * HOUR_MS];
-/// The nearest look: a hundred samples at full rate.
+/// The shortest range: a hundred samples at full rate.
 pub const SPAN_MS_MIN: u64 = 10_000;
-/// The widest: as long as history is kept.
+/// The longest range: the retention of history.
 pub const SPAN_MS_MAX: u64 = SPANS_MS[2];
-/// Ways back that are kept; nobody remembers more.
+/// The most remembered earlier ranges.
 const BACK_MAX: usize = 32;
 /// A drag shorter than this share of the width is a click.
 const DRAG_SHARE_MIN: f64 = 0.015;
-/// What ends within this share of the width before the newest goes on with it.
+/// A range that ends within this share of the width before the newest time follows it.
 const EDGE_SHARE: f64 = 0.01;
-/// Turns of a wheel within this time are one look, with one way back.
+/// Turns of a wheel within this time in milliseconds count as one change of the range.
 const WHEEL_MS: f64 = 700.0;
-/// Steps that a key or a turn of the wheel makes: so many times nearer, and such a share to the side.
+/// The steps of a key or a turn of the wheel: the zoom factor, and the share of the range to pan.
 const ZOOM: f64 = 2.0;
 const PAN_SHARE: f64 = 0.25;
 
 /// A range of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
-    /// From here on.
+    /// The start, in milliseconds.
     pub from_ms: u64,
-    /// Up to here; later than its beginning.
+    /// The end, in milliseconds, after the start.
     pub to_ms: u64,
 }
 
 impl Range {
-    /// How long it is; never nothing.
+    /// The duration in milliseconds, at least 1.
     pub fn span_ms(self) -> u64 {
         self.to_ms.saturating_sub(self.from_ms).max(1)
     }
 
-    /// Where a time is, as a share; below 0 and above 1 for what is outside.
+    /// The position of a time as a share; below 0 or above 1 outside the range.
     pub fn share(self, time_ms: u64) -> f64 {
         let apart = time_ms.abs_diff(self.from_ms) as f64 / self.span_ms() as f64;
         if time_ms < self.from_ms { -apart } else { apart }
@@ -54,26 +55,26 @@ impl Range {
     }
 }
 
-/// What is looked at.
+/// A time window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// How long it is.
+    /// The duration, in milliseconds.
     pub span_ms: u64,
-    /// Its end; none where it follows the newest.
+    /// The end, in milliseconds; `None` follows the newest time.
     pub end_ms: Option<u64>,
 }
 
 impl Window {
-    /// The range where the newest is of that time.
+    /// The range, given the newest time.
     pub fn range(self, newest_ms: u64) -> Range {
         let to_ms = self.end_ms.unwrap_or(newest_ms).max(self.span_ms);
         Range { from_ms: to_ms - self.span_ms, to_ms }
     }
 
-    /// The window over a span that ends there, within what there is to see.
+    /// The window of a duration that ends at a time, clamped to the available history.
     fn within(span_ms: f64, end_ms: f64, newest_ms: u64) -> Self {
         let span_ms = span_ms.clamp(SPAN_MS_MIN as f64, SPAN_MS_MAX as f64);
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to times there are")]
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to valid times")]
         let [span_ms, end_ms] = [span_ms.round() as u64, end_ms.max(span_ms).round() as u64];
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of a span")]
         let edge_ms = (span_ms as f64 * EDGE_SHARE) as u64;
@@ -81,14 +82,14 @@ impl Window {
     }
 }
 
-/// What is looked at, and what was before.
+/// The current window and the earlier ones.
 #[derive(Clone, Debug, PartialEq)]
 pub struct View {
-    /// Now.
+    /// The current window.
     pub window: Window,
-    /// Before, the latest last.
+    /// The earlier windows, the latest last.
     back: VecDeque<Window>,
-    /// When the wheel was last turned, by the page's clock.
+    /// The time of the last turn of the wheel, by the page's clock.
     wheel_at_ms: Option<f64>,
 }
 
@@ -111,15 +112,15 @@ impl View {
         self.window = window;
     }
 
-    /// One of the ranges that have a button.
+    /// Selects one of the ranges with a button.
     pub fn choose(&mut self, span_ms: u64) {
         self.go(Window { span_ms, end_ms: None });
     }
 
-    /// A nearer look at what lies between two shares of the range that is drawn; false for a click.
+    /// Zooms to the part between two shares of the drawn range; false for a click.
     pub fn zoom(&mut self, drawn: Range, from: f64, to: f64, newest_ms: u64) -> bool {
         let (from, to) = (from.min(to).clamp(0.0, 1.0), from.max(to).clamp(0.0, 1.0));
-        // Asked so that no number at all is a click too.
+        // The comparison makes NaN a click too.
         let is_drag = to - from >= DRAG_SHARE_MIN;
         if !is_drag {
             return false;
@@ -132,7 +133,7 @@ impl View {
         true
     }
 
-    /// Nearer to a share of the range that is drawn, or further away, as a wheel turns: one way back a turn.
+    /// Zooms around a share of the drawn range in response to a wheel. Successive turns add one earlier window.
     pub fn turn(&mut self, drawn: Range, share: f64, is_nearer: bool, newest_ms: u64, clock_ms: f64) {
         let goes_on = self.wheel_at_ms.is_some_and(|at_ms| clock_ms - at_ms < WHEEL_MS);
         let window = self.scaled(drawn, share, is_nearer, ZOOM.sqrt(), newest_ms);
@@ -144,7 +145,7 @@ impl View {
         self.wheel_at_ms = Some(clock_ms);
     }
 
-    /// The window in which that share of the range stays where it is.
+    /// The scaled window in which that share of the range keeps its position.
     fn scaled(&self, drawn: Range, share: f64, is_nearer: bool, factor: f64, newest_ms: u64) -> Window {
         let share = share.clamp(0.0, 1.0);
         let span_ms = self.window.span_ms as f64 * if is_nearer { 1.0 / factor } else { factor };
@@ -153,8 +154,7 @@ impl View {
         Window::within(span_ms, end_ms, newest_ms)
     }
 
-    /// What a key does, pressed where the cursor is at that share of the range that is drawn; false where it means
-    /// nothing here.
+    /// Handles a key while the cursor is at that share of the drawn range; false if the key has no meaning here.
     pub fn key(&mut self, key: &str, drawn: Range, share: f64, newest_ms: u64) -> bool {
         let aside = |sign: f64| {
             let span_ms = self.window.span_ms as f64;
@@ -172,7 +172,7 @@ impl View {
         true
     }
 
-    /// What was looked at before; false where there is nothing.
+    /// Returns to the previous window. Returns false without one.
     pub fn back(&mut self) -> bool {
         self.wheel_at_ms = None;
         let before = self.back.pop_back();
@@ -180,7 +180,7 @@ impl View {
         before.is_some()
     }
 
-    /// Whether there is a way back.
+    /// Returns whether there is a previous window.
     pub fn can_go_back(&self) -> bool {
         !self.back.is_empty()
     }
@@ -206,17 +206,17 @@ mod tests {
         assert!(!view.zoom(hour, f64::NAN, 0.9, NOW) && !view.can_go_back());
         assert!(view.zoom(hour, 0.75, 0.25, NOW), "from right to left too");
         assert_eq!(drawn(&view), Range { from_ms: NOW - HOUR_MS * 3 / 4, to_ms: NOW - HOUR_MS / 4 });
-        assert_eq!(view.window.range(NOW + 5000), drawn(&view), "what is over stays where it is");
+        assert_eq!(view.window.range(NOW + 5000), drawn(&view), "a past window does not move");
         assert!(view.back() && !view.back());
         assert_eq!(view, View::default());
     }
 
     #[test]
-    fn what_ends_with_the_newest_goes_on_with_it() {
+    fn view_at_newest_follows_newest() {
         let mut view = View::default();
         assert!(view.zoom(drawn(&view), 0.5, 1.0, NOW));
         assert_eq!(view.window, Window { span_ms: HOUR_MS / 2, end_ms: None });
-        // The drawing is of a while ago, and the finger at its right edge.
+        // The drawing is some time old, and the pointer is at its right edge.
         let before = view.window.range(NOW - 20_000);
         assert!(view.zoom(before, 0.5, 0.995, NOW));
         assert_eq!(view.window.end_ms, None);
@@ -248,7 +248,7 @@ mod tests {
         for _ in 0..1000 {
             view.key("PageDown", drawn(&view), 0.3, NOW);
         }
-        assert_eq!(view.window.end_ms, None, "nobody looks beyond the newest");
+        assert_eq!(view.window.end_ms, None, "the window does not extend past now");
         for _ in 0..10_000 {
             view.key("PageUp", drawn(&view), 0.3, NOW);
         }
@@ -291,7 +291,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_is_done_stays_within_bounds(moves in moves()) {
+        fn view_stays_within_bounds(moves in moves()) {
             let mut view = View::default();
             for (index, one) in moves.iter().enumerate() {
                 made(&mut view, one, index as f64 * 500.0);
@@ -315,7 +315,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_pointed_at_stays_under_the_pointer(share in 0.1..0.9) {
+        fn zoom_keeps_point_under_pointer(share in 0.1..0.9) {
             let mut view = View::default();
             view.choose(SPANS_MS[1]);
             let before = drawn(&view);

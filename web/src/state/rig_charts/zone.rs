@@ -1,15 +1,15 @@
-//! Local time: dates and times of the day, as the language that is shown writes them.
+//! Local time: dates and times of day in the current language.
 
 use crate::text::{self, say, t};
 
-/// Milliseconds of a day.
+/// Milliseconds per day.
 pub const DAY_MS: u64 = 86_400_000;
 
-/// How many minutes local time is ahead of UTC at a moment. It is not one number: it changes with summer time.
+/// The offset of local time from UTC in minutes, as a function of the time, because summer time changes it.
 #[derive(Clone, Copy)]
-pub struct Zone(pub fn(u64) -> i64);
+pub struct UtcOffset(pub fn(u64) -> i64);
 
-/// A moment by a local calendar and clock.
+/// A moment in a local calendar and clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Local {
     /// The year.
@@ -18,24 +18,25 @@ pub struct Local {
     pub month: u64,
     /// The day of the month, from 1.
     pub day: u64,
-    /// Seconds of the day.
+    /// Seconds since midnight.
     pub seconds: u64,
 }
 
-impl Zone {
-    /// Milliseconds since 1970 as a local clock would count them.
+impl UtcOffset {
+    /// Milliseconds since 1970 by the local clock.
     pub fn local_ms(self, time_ms: u64) -> u64 {
         time_ms.saturating_add_signed((self.0)(time_ms) * 60_000)
     }
 
-    /// The moment at which a local clock shows that.
+    /// The moment at which the local clock shows a time.
     pub fn time_ms(self, local_ms: u64) -> u64 {
-        // The offset depends on what is looked for; the second look is right but within the hour of a change itself.
+        // The offset depends on the result. The second iteration is exact except within the hour of a change of the
+        // offset.
         let near = local_ms.saturating_add_signed((self.0)(local_ms) * -60_000);
         local_ms.saturating_add_signed((self.0)(near) * -60_000)
     }
 
-    /// By the calendar.
+    /// The local calendar date and time of a moment.
     pub fn local(self, time_ms: u64) -> Local {
         let local_ms = self.local_ms(time_ms);
         let (year, month, day) = civil(local_ms / DAY_MS);
@@ -50,19 +51,19 @@ impl Zone {
         say(&text::history_date(day, month))
     }
 
-    /// A time of the day: `14:05`, with seconds `14:05:30`.
+    /// A time of day: `14:05`, with seconds `14:05:30`.
     pub fn clock(self, time_ms: u64, with_seconds: bool) -> String {
         let seconds = self.local(time_ms).seconds;
         let minutes = format!("{:02}:{:02}", seconds / 3600, seconds / 60 % 60);
         if with_seconds { format!("{minutes}:{:02}", seconds % 60) } else { minutes }
     }
 
-    /// Date and time of the day.
+    /// Date and time of day.
     pub fn moment(self, time_ms: u64, with_seconds: bool) -> String {
         say(&text::history_moment(self.date(time_ms), self.clock(time_ms, with_seconds)))
     }
 
-    /// From one moment to another, the date only once where it is the same.
+    /// A range between two moments. The date is written once if it is the same.
     pub fn range(self, from_ms: u64, to_ms: u64) -> String {
         let with_seconds = to_ms.saturating_sub(from_ms) < 10 * 60_000;
         let is_one_day = self.local_ms(from_ms) / DAY_MS == self.local_ms(to_ms) / DAY_MS;
@@ -71,7 +72,7 @@ impl Zone {
     }
 }
 
-/// Year, month and day of a day since 1970: eras of 400 years, years that begin in March.
+/// Converts days since 1970 to year, month and day, with eras of 400 years and years that begin in March.
 fn civil(days: u64) -> (i64, u64, u64) {
     let days = days + 719_468;
     let (era, day_of_era) = (days / 146_097, days % 146_097);
@@ -93,7 +94,7 @@ pub mod tests {
         if (1_774_746_000_000..1_792_890_000_000).contains(&time_ms) { 120 } else { 60 }
     }
 
-    const UTC: Zone = Zone(|_| 0);
+    const UTC: UtcOffset = UtcOffset(|_| 0);
 
     #[test]
     fn dates_are_those_of_the_calendar() {
@@ -109,7 +110,7 @@ pub mod tests {
         ] {
             assert_eq!(civil(days), date, "day {days}");
         }
-        // The longest time there is has a date, and no panic.
+        // The largest time has a date and does not panic.
         assert!(civil(u64::MAX / DAY_MS).0 > 500_000_000);
     }
 
@@ -127,7 +128,7 @@ pub mod tests {
 
     #[test]
     fn moments_are_said_in_local_time() {
-        let zone = Zone(berlin);
+        let zone = UtcOffset(berlin);
         // 22 November 2026, 03:10:30 UTC.
         let time_ms = 1_795_317_030_000;
         assert_eq!(zone.moment(time_ms, true), "22 Nov, 04:10:30");
@@ -138,7 +139,7 @@ pub mod tests {
 
     #[test]
     fn summer_time_comes_and_goes() {
-        let zone = Zone(berlin);
+        let zone = UtcOffset(berlin);
         assert_eq!(zone.clock(1_774_745_999_000, true), "01:59:59");
         assert_eq!(zone.clock(1_774_746_000_000, true), "03:00:00");
         for time_ms in [1_774_740_000_000, 1_774_760_000_000, 1_792_880_000_000, 1_792_900_000_000] {

@@ -1,14 +1,14 @@
-//! A product's sizes, checked once for every op, and its grid.
+//! Sizes of a product, checked once for every op, and its grid.
 
-use headroom_shared::gpt::buffers::cuda::workspace::TILE;
+use headroom_planner::gpt::buffers::cuda::workspace::TILE;
 
 use super::{count, eights};
 use crate::cuda::{Argument, Bf16, CudaError, Device, Grid, Kernel, Slice};
 
-/// What kernels count rows and columns with reaches past a product's end by less than two tiles.
+/// Upper bound of N, C and OC. The kernels' 32-bit indices exceed a product's end by less than two tiles.
 const SIDE_MAX: u64 = 1 << 31;
 
-/// Sizes as the kernels take them.
+/// Sizes in the kernels' types.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::cuda) struct Sizes {
     pub n: u32,
@@ -17,7 +17,7 @@ pub(in crate::cuda) struct Sizes {
 }
 
 impl Sizes {
-    /// From the elements of a tensor (N, C) and of the weight.
+    /// Derives the sizes from the lengths of a tensor (N, C) and of the weight.
     pub(in crate::cuda) fn new(op: &'static str, rows_len: u64, weight_len: u64, c: u64) -> Result<Self, CudaError> {
         if c == 0 {
             return Err(CudaError::Size { op, what: "C", value: 0, needed: "at least 1" });
@@ -37,7 +37,7 @@ impl Sizes {
         Ok(Self { n: count(op, "N", n)?, c: count(op, "C", c)?, oc: count(op, "OC", oc)? })
     }
 
-    /// Of a linear layer, whose tensors are as long as each other says.
+    /// Derives the sizes of a linear layer and checks the lengths of its tensors.
     pub(in crate::cuda) fn of_forward(
         op: &'static str,
         out: Slice<Bf16>,
@@ -54,7 +54,7 @@ impl Sizes {
         Ok(sizes)
     }
 
-    /// Whether one tensor is (N, C) and another (N, OC).
+    /// Checks that one tensor is (N, C) and another (N, OC).
     pub(in crate::cuda) fn check(
         self,
         op: &'static str,
@@ -65,7 +65,7 @@ impl Sizes {
         wide.expect(op, wide_name, u64::from(self.n) * u64::from(self.oc))
     }
 
-    /// Launches a kernel whose product has N rows and so many columns; nothing where it has none.
+    /// Launches a kernel for a product of N rows and `columns` columns; an empty product launches nothing.
     #[track_caller]
     pub(in crate::cuda) fn launch_rows(
         self,

@@ -1,14 +1,14 @@
-//! Causal attention as graphs, as NVIDIA's own frontend makes them, with numbers for it.
+//! Causal attention as graphs in the form of NVIDIA's own frontend, with test data.
 
 use headroom_kernels::{
-    cpu::{
-        attention_backward::{Saved, attention_backward},
+    cuda::Bf16,
+    reference::{
+        attention_backward::{SavedAttention, attention_backward},
         attention_forward::{Heads, attention_forward},
     },
-    cuda::Bf16,
 };
 
-use super::library::{BFLOAT16, BOOLEAN, FLOAT, INT32, Loaded, Place, Raw};
+use super::library::{BFLOAT16, BOOLEAN, FLOAT, INT32, LoadedLibraries, RawHandle, TensorLocation};
 
 const ADD: i32 = 0;
 const MUL: i32 = 1;
@@ -27,7 +27,7 @@ pub const T: i64 = 9;
 pub const HS: i64 = 8;
 const C: i64 = NH * HS;
 
-/// Tensors by what they are known by.
+/// Unique ids of the tensors.
 pub mod uid {
     pub const Q: i64 = 1;
     pub const K: i64 = 2;
@@ -44,10 +44,10 @@ pub mod uid {
     pub const UNIT: i64 = 13;
 }
 
-/// What scores are multiplied with, what those are that nobody may see, and what changes nothing.
+/// The scale of scores, the value of masked scores, and a neutral factor.
 static VALUES: [f32; 3] = [0.353_553_4, f32::MIN, 1.0];
 
-/// What the forward has in memory, and the backward.
+/// The tensors in memory, of forward and of backward.
 pub const OF_FORWARD: &[i64] = &[uid::Q, uid::K, uid::V, uid::OUT, uid::LSE, uid::SCALE, uid::MASKED];
 pub const OF_BACKWARD: &[i64] = &[
     uid::Q,
@@ -65,7 +65,7 @@ pub const OF_BACKWARD: &[i64] = &[
     uid::UNIT,
 ];
 
-/// Of (B, NH, T, HS), in qkv of (B, T, 3, NH, HS) and in out of (B, T, NH, HS).
+/// Strides of (B, NH, T, HS) in qkv of (B, T, 3, NH, HS), and in out of (B, T, NH, HS).
 const IN_QKV: [i64; 4] = [T * 3 * C, HS, 3 * C, 1];
 const IN_OUT: [i64; 4] = [T * C, HS, C, 1];
 const HEAD: [i64; 4] = [B, NH, T, HS];
@@ -74,55 +74,55 @@ const SCORES_APART: [i64; 4] = [NH * T * T, T * T, T, 1];
 const ROWS: [i64; 4] = [B, NH, T, 1];
 const ROWS_APART: [i64; 4] = [NH * T, T, 1, 1];
 
-/// A graph under way.
+/// A graph under construction.
 struct Graph<'a> {
-    library: &'a Loaded,
-    operations: Vec<Raw>,
+    library: &'a LoadedLibraries,
+    operations: Vec<RawHandle>,
     n: i64,
 }
 
 impl Graph<'_> {
-    /// A tensor that lies nowhere.
-    fn passing(&mut self, dims: [i64; 4], strides: [i64; 4], elements: i32) -> Raw {
+    /// Creates a virtual tensor.
+    fn passing(&mut self, dims: [i64; 4], strides: [i64; 4], elements: i32) -> RawHandle {
         self.n += 1;
-        self.library.tensor(100 + self.n, dims, strides, elements, Place::Nowhere)
+        self.library.tensor(100 + self.n, dims, strides, elements, TensorLocation::Nowhere)
     }
 
-    fn scores(&mut self, elements: i32) -> Raw {
+    fn scores(&mut self, elements: i32) -> RawHandle {
         self.passing(SCORES, SCORES_APART, elements)
     }
 
-    fn known(&self, uid: i64, dims: [i64; 4], strides: [i64; 4], elements: i32) -> Raw {
-        self.library.tensor(uid, dims, strides, elements, Place::Memory)
+    fn known(&self, uid: i64, dims: [i64; 4], strides: [i64; 4], elements: i32) -> RawHandle {
+        self.library.tensor(uid, dims, strides, elements, TensorLocation::Memory)
     }
 
-    fn by_value(&self, uid: i64) -> Raw {
-        self.library.tensor(uid, [1; 4], [1; 4], FLOAT, Place::Host)
+    fn by_value(&self, uid: i64) -> RawHandle {
+        self.library.tensor(uid, [1; 4], [1; 4], FLOAT, TensorLocation::Host)
     }
 
-    fn of(&mut self, mode: i32, inputs: &[Raw], output: Raw) -> Raw {
+    fn of(&mut self, mode: i32, inputs: &[RawHandle], output: RawHandle) -> RawHandle {
         self.operations.push(self.library.pointwise(mode, None, inputs, output));
         output
     }
 
-    fn scores_of(&mut self, mode: i32, inputs: &[Raw]) -> Raw {
+    fn scores_of(&mut self, mode: i32, inputs: &[RawHandle]) -> RawHandle {
         let output = self.scores(FLOAT);
         self.of(mode, inputs, output)
     }
 
-    fn matmul(&mut self, a: Raw, b: Raw, c: Raw) -> Raw {
+    fn matmul(&mut self, a: RawHandle, b: RawHandle, c: RawHandle) -> RawHandle {
         self.operations.push(self.library.matmul(a, b, c));
         c
     }
 
-    fn reduce(&mut self, operator: i32, x: Raw) -> Raw {
+    fn reduce(&mut self, operator: i32, x: RawHandle) -> RawHandle {
         let y = self.passing(ROWS, ROWS_APART, FLOAT);
         self.operations.push(self.library.reduce(operator, x, y));
         y
     }
 
-    /// Of scores, what was later than the query replaced.
-    fn masked(&mut self, scores: Raw) -> Raw {
+    /// Replaces the scores of keys after the query.
+    fn masked(&mut self, scores: RawHandle) -> RawHandle {
         let [rows, columns] = [2, 3].map(|axis| {
             let index = self.scores(INT32);
             self.operations.push(self.library.pointwise(GEN_INDEX, Some(axis), &[scores], index));
@@ -134,14 +134,14 @@ impl Graph<'_> {
         self.scores_of(BINARY_SELECT, &[scores, masked, seen])
     }
 
-    fn transposed(&mut self, scores: Raw) -> Raw {
+    fn transposed(&mut self, scores: RawHandle) -> RawHandle {
         let output = self.passing(SCORES, [NH * T * T, T * T, 1, T], BFLOAT16);
         self.operations.push(self.library.reshape(scores, output));
         output
     }
 
-    /// Scores times the scale, before the mask.
-    fn scaled(&mut self) -> Raw {
+    /// Returns the scaled scores before the mask.
+    fn scaled(&mut self) -> RawHandle {
         let q = self.known(uid::Q, HEAD, IN_QKV, BFLOAT16);
         let k = self.known(uid::K, [B, NH, HS, T], [T * 3 * C, HS, 1, 3 * C], BFLOAT16);
         let scores = self.scores(FLOAT);
@@ -151,8 +151,8 @@ impl Graph<'_> {
     }
 }
 
-/// Operations of the forward, in any order.
-pub fn forward(library: &Loaded) -> Vec<Raw> {
+/// Returns the operations of forward, in arbitrary order.
+pub fn forward(library: &LoadedLibraries) -> Vec<RawHandle> {
     let mut graph = Graph { library, operations: vec![], n: 0 };
     let scaled = graph.scaled();
     let scores = graph.masked(scaled);
@@ -173,17 +173,17 @@ pub fn forward(library: &Loaded) -> Vec<Raw> {
     graph.operations
 }
 
-/// Operations of the backward, in their order.
-pub fn backward(library: &Loaded) -> Vec<Raw> {
+/// Returns the operations of backward, in order.
+pub fn backward(library: &LoadedLibraries) -> Vec<RawHandle> {
     let mut graph = Graph { library, operations: vec![], n: 0 };
     let dout = graph.known(uid::DOUT, HEAD, IN_OUT, BFLOAT16);
     let out = graph.known(uid::OUT, HEAD, IN_OUT, BFLOAT16);
-    // The frontend says of such a tensor that its elements lie over each other, and nobody minds.
+    // The frontend gives this tensor overlapping strides, which the library accepts.
     let both = graph.passing(HEAD, [T * C, T * HS, C, 1], FLOAT);
     graph.of(MUL, &[dout, out], both);
     let sum = graph.reduce(ADD, both);
     let d = graph.known(uid::D, ROWS, ROWS_APART, FLOAT);
-    // Where there is dropout, that is what this is for.
+    // The factor of dropout; 1 here.
     let unit = graph.by_value(uid::UNIT);
     graph.of(MUL, &[sum, unit], d);
     let scaled = graph.scaled();
@@ -213,7 +213,7 @@ pub fn backward(library: &Loaded) -> Vec<Raw> {
     graph.operations
 }
 
-/// Inputs, and where they and room for results lie.
+/// Inputs, and the addresses of inputs and results.
 pub struct Case {
     qkv: Vec<Bf16>,
     dout: Vec<Bf16>,
@@ -225,7 +225,7 @@ pub struct Case {
     dqkv_at: u64,
 }
 
-/// What attention comes to.
+/// Results of attention.
 #[derive(Debug)]
 pub struct Results {
     pub out: Vec<f64>,
@@ -241,13 +241,13 @@ fn wide(values: &[Bf16]) -> Vec<f64> {
 }
 
 impl Case {
-    pub fn new(library: &Loaded) -> Self {
-        // From -2 to 2, in no order that anybody sees.
+    pub fn new(library: &LoadedLibraries) -> Self {
+        // Pseudorandom numbers from -2 to 2.
         let of = |index: u32| (index.wrapping_mul(2_654_435_761) >> 22) as f32 / 256.0 - 2.0;
         let numbers =
             |n: usize, seed| -> Vec<Bf16> { (seed..).take(n).map(|index| Bf16::from_f32(of(index))).collect() };
         let (qkv, dout) = (numbers(TOKENS * 3 * HEADS.c, 1), numbers(TOKENS * HEADS.c, 10_000));
-        // What is there before is no number, so that what is left out is found.
+        // Filled with NaN, so that missing results are found.
         let room = |bytes: usize| library.upload(&vec![0xff_u8; bytes]);
         Self {
             qkv_at: library.upload(&qkv),
@@ -261,7 +261,7 @@ impl Case {
         }
     }
 
-    /// What is where, by what a graph knows it by.
+    /// Returns the addresses of tensors by unique id.
     pub fn tensors(&self, uids: &[i64]) -> Vec<(i64, u64)> {
         let part = |start: u64, index: u64| start + index * 2 * HEADS.c as u64;
         let value = |index: usize| (&raw const VALUES[index]).expose_provenance() as u64;
@@ -283,23 +283,23 @@ impl Case {
         uids.iter().map(|&uid| (uid, at(uid))).collect()
     }
 
-    pub fn out(&self, library: &Loaded) -> Vec<f64> {
+    pub fn out(&self, library: &LoadedLibraries) -> Vec<f64> {
         wide(&library.download::<Bf16>(self.out_at, self.dout.len()))
     }
 
-    pub fn results(&self, library: &Loaded) -> Results {
+    pub fn results(&self, library: &LoadedLibraries) -> Results {
         let lse = library.download::<f32>(self.lse_at, TOKENS * HEADS.nh).into_iter().map(f64::from).collect();
         let dqkv = wide(&library.download::<Bf16>(self.dqkv_at, self.qkv.len()));
         Results { out: self.out(library), lse, dqkv }
     }
 
-    /// The same by the reference.
+    /// Returns the results of the reference.
     pub fn expected(&self) -> Results {
         let (qkv, dout) = (wide(&self.qkv), wide(&self.dout));
         let (mut out, mut lse) = (vec![0.0; dout.len()], vec![0.0; TOKENS * HEADS.nh]);
         let mut dqkv = vec![0.0; qkv.len()];
         attention_forward(&mut out, &mut lse, &qkv, HEADS);
-        attention_backward(&mut dqkv, &dout, Saved { qkv: &qkv, out: &out, lse: &lse }, HEADS);
+        attention_backward(&mut dqkv, &dout, SavedAttention { qkv: &qkv, out: &out, lse: &lse }, HEADS);
         Results { out, lse, dqkv }
     }
 }

@@ -1,0 +1,156 @@
+//! Requests about runs that the agent starts. Each change is one transaction with its event, so concurrent requests get
+//! consistent answers.
+
+use headroom_protocol::{
+    event::EventKind,
+    message::Message,
+    run::{Run, RunStatus},
+};
+use rusqlite::{Transaction, TransactionBehavior};
+
+use super::{Archive, ChangeError, Error, events, happened};
+use crate::{
+    platform::Process,
+    store::run_queue::{self, Training},
+};
+
+/// Result of a stop request.
+#[derive(Debug)]
+pub enum StopTarget {
+    /// The run was queued, and has been removed from the queue.
+    Waited,
+    /// The run is running.
+    Runs {
+        /// Process of the watcher, if the system reports it.
+        watcher: Option<Process>,
+        /// Time of the first stop request; `None` if this is the first.
+        before_ms: Option<u64>,
+    },
+}
+
+impl Archive {
+    /// Returns the agent's queued runs in their order.
+    ///
+    /// # Errors
+    /// History cannot be read.
+    pub fn queued(&self) -> Result<Vec<Run>, Error> {
+        self.ask(vec![], |connection| run_queue::queued(connection))
+    }
+
+    /// Returns the agent's runs that were started and have not ended.
+    ///
+    /// # Errors
+    /// History cannot be read.
+    pub fn going_on(&self) -> Result<Vec<Run>, Error> {
+        self.ask(vec![], |connection| run_queue::going_on(connection))
+    }
+
+    /// Adds a new run at the end of the queue.
+    ///
+    /// # Errors
+    /// The queue is full, or history cannot be written.
+    pub fn queue(&self, run: &Run, n_max: u64, now_ms: u64) -> Result<(), Error> {
+        self.change(|connection| {
+            let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            has_room(&transaction, n_max)?;
+            let what = EventKind::RunStarted { run: Box::new(Run { status: RunStatus::Queued, ..run.clone() }) };
+            happened(&transaction, Some(&run.id), &what, now_ms)?;
+            Ok(transaction.commit()?)
+        })
+    }
+
+    /// Adds one of the agent's runs that has ended at the end of the queue, with the command to resume it. Returns the
+    /// updated run.
+    ///
+    /// # Errors
+    /// The run does not exist, is not the agent's or has not ended, the queue is full, or history cannot be written.
+    pub fn queue_again(&self, id: &str, command: Vec<String>, n_max: u64, now_ms: u64) -> Result<Run, Error> {
+        self.change_training(id, |transaction, run, _| {
+            if !run.status.has_ended() {
+                return Err(ChangeError::No(Error::NotEnded(id.to_owned())));
+            }
+            has_room(transaction, n_max)?;
+            happened(transaction, Some(id), &EventKind::RunCommand { command }, now_ms)?;
+            status(transaction, id, RunStatus::Queued, now_ms)
+        })?;
+        self.run(id)
+    }
+
+    /// Requests the end of a run. A queued run ends immediately; the caller must signal a running one.
+    ///
+    /// # Errors
+    /// The run does not exist, is not the agent's or has ended, or history cannot be written.
+    pub fn stop(&self, id: &str, now_ms: u64) -> Result<StopTarget, Error> {
+        self.change_training(id, |transaction, run, training| {
+            if run.status.has_ended() {
+                return Err(ChangeError::No(Error::HasEnded(id.to_owned())));
+            }
+            if training.is_queued {
+                status(transaction, id, RunStatus::unqueued(), now_ms)?;
+                return Ok(StopTarget::Waited);
+            }
+            if training.stopping_ms.is_none() {
+                happened(transaction, Some(id), &EventKind::RunStopping, now_ms)?;
+            }
+            Ok(StopTarget::Runs { watcher: training.watcher, before_ms: training.stopping_ms })
+        })
+    }
+
+    /// Removes a run from the queue for its watcher, which starts the run. Returns the run, or `None` if it is not
+    /// queued.
+    ///
+    /// # Errors
+    /// The run does not exist or is not the agent's, or history cannot be written.
+    pub fn claim(&self, id: &str, watcher: Option<&Process>, now_ms: u64) -> Result<Option<Run>, Error> {
+        self.change_training(id, |transaction, run, _| {
+            Ok(run_queue::claim(transaction, id, watcher, now_ms)?.then_some(run))
+        })
+    }
+
+    /// Ends one of the agent's runs that could not be started.
+    ///
+    /// # Errors
+    /// The run does not exist or is not the agent's, or history cannot be written.
+    pub fn not_started(&self, id: &str, code: i32, now_ms: u64) -> Result<(), Error> {
+        self.change_training(id, |transaction, _, _| status(transaction, id, RunStatus::exited(code), now_ms))
+    }
+
+    /// Records why one of the agent's runs ends.
+    ///
+    /// # Errors
+    /// The run does not exist or is not the agent's, or history cannot be written.
+    pub fn explain(&self, id: &str, message: Message, now_ms: u64) -> Result<(), Error> {
+        let what = EventKind::RunExplained { message, xid: None };
+        self.change_training(id, |transaction, _, _| Ok(happened(transaction, Some(id), &what, now_ms)?))
+    }
+
+    fn change_training<T>(
+        &self,
+        id: &str,
+        change: impl FnOnce(&Transaction<'_>, Run, Training) -> Result<T, ChangeError>,
+    ) -> Result<T, Error> {
+        if self.file.identity().is_none() {
+            return Err(Error::NoRun(id.to_owned()));
+        }
+        self.change(|connection| {
+            let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let Some(run) = events::standing(&transaction, id)? else {
+                return Err(ChangeError::No(Error::NoRun(id.to_owned())));
+            };
+            let Some(training) = run_queue::training(&transaction, id)? else {
+                return Err(ChangeError::No(Error::NotOurs(id.to_owned())));
+            };
+            let changed = change(&transaction, run, training)?;
+            transaction.commit()?;
+            Ok(changed)
+        })
+    }
+}
+
+fn has_room(transaction: &Transaction<'_>, n_max: u64) -> Result<(), ChangeError> {
+    if run_queue::n_queued(transaction)? >= n_max { Err(ChangeError::No(Error::QueueFull(n_max))) } else { Ok(()) }
+}
+
+fn status(transaction: &Transaction<'_>, id: &str, status: RunStatus, now_ms: u64) -> Result<(), ChangeError> {
+    Ok(happened(transaction, Some(id), &EventKind::RunStatus { status, energy_joules: None }, now_ms)?)
+}

@@ -1,0 +1,23 @@
+//! What a GPT training run takes in GPU memory, computed from its config.
+//!
+//! Pure values: no I/O, no clock, no threads, no async, no browser and no GPU API. Bytes are `u64`. Builds for wasm32
+//! and natively. Texts are keys of `headroom-text`; their wording is not part of this crate.
+
+pub mod advice;
+pub mod compute;
+pub mod dtype;
+pub mod gpt;
+pub mod hardware;
+pub mod link;
+pub mod memory;
+pub mod nanogpt;
+pub mod oom;
+pub mod plan;
+pub mod report;
+pub mod request;
+pub mod session;
+pub mod train_config;
+
+// Tests read the English wording of texts.
+#[cfg(test)]
+use headroom_languages as _;

@@ -1,0 +1,309 @@
+//! Memory over the run for a chart, and the live tensors at one moment.
+
+use super::{
+    program::{Action, Phase, Program},
+    simulate::{ByCategory, EventIndex, Outcome},
+};
+use crate::{
+    dtype::Dtype,
+    gpt::tensors::{Category, Lifetime, TensorId},
+};
+
+/// One column of a chart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Point {
+    /// Moment with the most live bytes in the column.
+    pub moment: EventIndex,
+    /// Live bytes at that moment.
+    pub live_bytes: ByCategory,
+    /// `torch.cuda.memory_reserved()` at that moment.
+    pub reserved_bytes: u64,
+}
+
+/// A range of columns in one phase.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// Phase of the columns.
+    pub phase: Phase,
+    /// First column.
+    pub start: usize,
+    /// Column after the last.
+    pub end: usize,
+}
+
+/// Chart data of memory over the run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Timeline {
+    /// Columns of the chart in order.
+    pub points: Vec<Point>,
+    /// Phases in order; a phase that recurs has several spans.
+    pub spans: Vec<Span>,
+}
+
+/// A tensor that is live at a moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LiveTensor {
+    /// Tensor of the table, with its role.
+    pub stored: TensorId,
+    /// Index of the block, if the tensor belongs to one.
+    pub layer: Option<u64>,
+    /// Shape, slowest axis first.
+    pub shape: Vec<u64>,
+    /// Element type.
+    pub dtype: Dtype,
+    /// Size in the allocator in bytes.
+    pub bytes: u64,
+    /// Whether an evaluation allocated it, under `no_grad`.
+    pub in_eval: bool,
+}
+
+impl LiveTensor {
+    /// Name for the user.
+    #[must_use]
+    pub fn name(&self) -> String {
+        self.stored.name(self.layer)
+    }
+
+    /// Category of the tensor.
+    #[must_use]
+    pub fn category(&self) -> Category {
+        self.stored.category()
+    }
+
+    /// Reason for the tensor's lifetime.
+    #[must_use]
+    pub fn lifetime(&self) -> Lifetime {
+        match self.stored.lifetime() {
+            // Under `no_grad`, autograd saves nothing.
+            Lifetime::SavedForBackward if self.in_eval => Lifetime::Intermediate,
+            lifetime => lifetime,
+        }
+    }
+}
+
+/// Rounds of a repeated turn in a timeline; live bytes are the same in all later rounds.
+const DRAWN_ROUNDS: u64 = 16;
+
+/// One event of a walk.
+struct Step {
+    /// Round of its turn.
+    round: u64,
+    /// The slot and its new contents.
+    slot: usize,
+    now: Option<(TensorId, Option<u64>, bool)>,
+}
+
+/// Walks over the executed events; `visit` receives each event with its moment and may stop the walk.
+fn walk(
+    program: &Program,
+    outcome: &Outcome,
+    mut visit: impl FnMut(Phase, EventIndex, Step) -> bool,
+    mut rename: impl FnMut(usize, usize),
+) {
+    let end = outcome.failure.map_or(usize::MAX, |failure| failure.moment.0);
+    for played in &outcome.played {
+        let section = &program.sections[played.section.index()];
+        for (index, event) in section.events.iter().enumerate() {
+            let moment = EventIndex(played.start.0 + index);
+            if moment.0 >= end {
+                return;
+            }
+            let now = match event.action() {
+                Action::Alloc(stored, layer) => Some((stored, layer, section.batch == super::program::Batch::Eval)),
+                Action::Free => None,
+            };
+            if !visit(played.phase, moment, Step { round: played.round, slot: event.slot().index(), now }) {
+                return;
+            }
+        }
+        for (from, to) in &section.renames {
+            rename(from.index(), to.index());
+        }
+    }
+}
+
+/// Calls `visit` with the live bytes per category after each event.
+fn walk_categories(program: &Program, outcome: &Outcome, mut visit: impl FnMut(Phase, EventIndex, u64, &ByCategory)) {
+    let slots = std::cell::RefCell::new(vec![(0_usize, 0_u64); program.n_slots]);
+    let mut live = ByCategory::default();
+    walk(
+        program,
+        outcome,
+        |phase, moment, step| {
+            let slot = &mut slots.borrow_mut()[step.slot];
+            match step.now {
+                Some((stored, _, in_eval)) => {
+                    let bytes = if in_eval { &program.eval_bytes } else { &program.bytes }.of(stored);
+                    *slot = (stored.category() as usize, bytes);
+                    live[slot.0] += bytes;
+                }
+                None => {
+                    live[slot.0] = live[slot.0].saturating_sub(slot.1);
+                    slot.1 = 0;
+                }
+            }
+            visit(phase, EventIndex(moment.0 + 1), step.round, &live);
+            true
+        },
+        |from, to| {
+            let mut slots = slots.borrow_mut();
+            slots[to] = std::mem::take(&mut slots[from]);
+        },
+    );
+}
+
+/// Memory over the run in about `columns` columns, each with its maximum.
+#[must_use]
+pub fn timeline(program: &Program, outcome: &Outcome, columns: usize) -> Timeline {
+    let end = outcome.failure.map_or(usize::MAX, |failure| failure.moment.0);
+    let drawn = outcome.played.iter().filter(|played| played.round <= DRAWN_ROUNDS);
+    let n_events: usize = drawn
+        .map(|played| program.sections[played.section.index()].events.len().min(end.saturating_sub(played.start.0)))
+        .sum();
+    let width = n_events.div_ceil(columns.max(1)).max(1);
+    let mut timeline = Timeline::default();
+    let mut reserved = outcome.reserved.iter().copied().peekable();
+    let mut reserved_now = 0;
+    let mut filled = 0;
+    let mut largest = 0;
+    walk_categories(program, outcome, |phase, moment, round, live| {
+        if round > DRAWN_ROUNDS {
+            return;
+        }
+        while let Some((_, bytes)) = reserved.next_if(|(at, _)| *at < moment) {
+            reserved_now = bytes;
+        }
+        let total: u64 = live.iter().sum();
+        let starts_span = timeline.spans.last().is_none_or(|span| span.phase != phase);
+        if starts_span || filled == width {
+            filled = 0;
+            largest = 0;
+            timeline.points.push(Point { moment, live_bytes: *live, reserved_bytes: reserved_now });
+        }
+        let column = timeline.points.len() - 1;
+        match timeline.spans.last_mut() {
+            Some(span) if !starts_span => span.end = column + 1,
+            _ => timeline.spans.push(Span { phase, start: column, end: column + 1 }),
+        }
+        if total > largest {
+            largest = total;
+            if let Some(point) = timeline.points.last_mut() {
+                *point = Point { moment, live_bytes: *live, reserved_bytes: reserved_now };
+            }
+        }
+        filled += 1;
+    });
+    timeline
+}
+
+/// Live bytes per category at a moment.
+#[must_use]
+pub fn categories_at(program: &Program, outcome: &Outcome, moment: EventIndex) -> ByCategory {
+    let mut found = ByCategory::default();
+    walk_categories(program, outcome, |_, at, _, live| {
+        if at <= moment {
+            found = *live;
+        }
+    });
+    found
+}
+
+/// An allocation of the run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AllocationRecord {
+    /// Phase of the allocation.
+    pub phase: Phase,
+    /// The allocated tensor.
+    pub stored: TensorId,
+    /// Index of the block, if the tensor belongs to one.
+    pub layer: Option<u64>,
+    /// Shape, slowest axis first.
+    pub shape: Vec<u64>,
+    /// Element type.
+    pub dtype: Dtype,
+    /// Live bytes before the allocation.
+    pub live_bytes: u64,
+}
+
+/// Allocations whose size satisfies `asks`, one for each tensor and phase: the one with live bytes nearest to `near`.
+/// Sorted by that distance.
+#[must_use]
+pub fn allocations(
+    program: &Program,
+    outcome: &Outcome,
+    asks: impl Fn(u64) -> bool,
+    near: u64,
+) -> Vec<AllocationRecord> {
+    let mut found: Vec<AllocationRecord> = Vec::new();
+    let mut slots = vec![0_u64; program.n_slots];
+    let mut live_bytes = 0_u64;
+    for played in &outcome.played {
+        let section = &program.sections[played.section.index()];
+        let (dims, sizes) = program.sizes(section.batch);
+        for event in &section.events {
+            let held = &mut slots[event.slot().index()];
+            let Action::Alloc(stored, layer) = event.action() else {
+                live_bytes = live_bytes.saturating_sub(std::mem::take(held));
+                continue;
+            };
+            let bytes = sizes.of(stored);
+            if asks(bytes) {
+                let away = live_bytes.abs_diff(near);
+                let known = found.iter().position(|asked| (asked.phase, asked.stored) == (played.phase, stored));
+                if known.is_none_or(|at| found[at].live_bytes.abs_diff(near) > away) {
+                    known.map(|at| found.remove(at));
+                    let at = found.partition_point(|asked| asked.live_bytes.abs_diff(near) <= away);
+                    let shape = stored.shape(dims).as_slice().to_vec();
+                    let dtype = stored.dtype(dims.compute);
+                    found.insert(at, AllocationRecord { phase: played.phase, stored, layer, shape, dtype, live_bytes });
+                }
+            }
+            live_bytes += bytes;
+            *held = bytes;
+        }
+        for (from, to) in &section.renames {
+            slots[to.index()] = std::mem::take(&mut slots[from.index()]);
+        }
+    }
+    found
+}
+
+/// Tensors that are live at a moment, largest first.
+#[must_use]
+pub fn live_at(program: &Program, outcome: &Outcome, moment: EventIndex) -> Vec<LiveTensor> {
+    let slots = std::cell::RefCell::new(vec![None; program.n_slots]);
+    walk(
+        program,
+        outcome,
+        |_, at, step| {
+            if at >= moment {
+                return false;
+            }
+            slots.borrow_mut()[step.slot] = step.now;
+            true
+        },
+        |from, to| {
+            let mut slots = slots.borrow_mut();
+            slots[to] = slots[from].take();
+        },
+    );
+    let mut live: Vec<_> = slots
+        .into_inner()
+        .into_iter()
+        .flatten()
+        .map(|(stored, layer, in_eval)| {
+            let (dims, bytes) =
+                if in_eval { (&program.eval_dims, &program.eval_bytes) } else { (&program.dims, &program.bytes) };
+            LiveTensor {
+                stored,
+                layer,
+                shape: stored.shape(dims).as_slice().to_vec(),
+                dtype: stored.dtype(dims.compute),
+                bytes: bytes.of(stored),
+                in_eval,
+            }
+        })
+        .collect();
+    live.sort_unstable_by_key(|tensor| (std::cmp::Reverse(tensor.bytes), tensor.layer, tensor.stored.code()));
+    live
+}

@@ -1,0 +1,315 @@
+//! Search for the run behind a message when no config is known. Common runs are simulated on the message's GPU. A run
+//! whose failure reproduces every printed figure is an exact solution.
+//!
+//! A search advances one candidate at a time, so that a page can run it in slices.
+
+mod candidate;
+mod filter;
+mod solution;
+#[cfg(test)]
+mod tests;
+
+use super::{
+    Kind, Message, PhaseHint,
+    explain::{as_in_message, is_close},
+    explanation::MAX_MATCHES,
+    words,
+};
+use crate::{
+    dtype::Dtype,
+    gpt::tensors::TensorId,
+    memory::{
+        message::TorchVersion,
+        program::Phase,
+        simulate::{Failure, simulate},
+    },
+    nanogpt::Value,
+    session::{Options, resolve},
+    train_config::Attention,
+};
+use candidate::Candidate;
+use filter::Filter;
+use headroom_text::{self as text, Text};
+pub(super) use solution::source_of;
+pub use solution::{Figures, Solution, headline, missing_figures};
+
+/// Maximum number of simulations: about 0.2 s of a browser's time.
+const MAX_SIMULATIONS: u32 = 800;
+/// First version of PyTorch with expandable segments.
+const FIRST_EXPANDABLE: TorchVersion = TorchVersion::new(2, 1);
+/// Minimum size of a request that can be matched exactly. Smaller requests depend on a few MiB of capacity, and so on
+/// the rounding of the figures.
+const LARGE_REQUEST_BYTES: u64 = 128 << 20;
+
+/// A search in progress.
+#[derive(Debug)]
+pub struct Search {
+    message: Message,
+    hint: PhaseHint,
+    /// GPU and environment as described by the message.
+    options: Options,
+    /// Memory available to PyTorch on that GPU, in bytes: the midpoint and both ends of the range that the figures
+    /// allow.
+    capacities: [u64; 3],
+    usual_dtype: Dtype,
+    /// Segments of the allocator to try, most common first: whether they are expandable.
+    segments: &'static [bool],
+    /// Whether the message lacks figures, so that candidates are compared by the requested size only.
+    is_by_size: bool,
+    filter: Filter,
+    candidates: std::vec::IntoIter<Candidate>,
+    exact: Vec<Solution>,
+    near: Vec<Solution>,
+    n_simulated: u32,
+}
+
+impl Search {
+    /// Starts a search for the run behind a message of PyTorch's allocator. Returns `None` if the message has no
+    /// requested size. The GPU is the message's unless `names_gpu`.
+    #[must_use]
+    pub fn new(message: &Message, hint: PhaseHint, options: &Options, names_gpu: bool) -> Option<Self> {
+        if message.kind != Kind::Pytorch {
+            return None;
+        }
+        let mut options = options.clone();
+        as_in_message(&mut options, message, names_gpu);
+        let base = resolve(&[], &options).request?;
+        let usual_dtype = base.train.dtype;
+        let reaches = |first| message.era.and_then(|era| era.last).is_none_or(|last| last >= first);
+        let can_compile = reaches(TorchVersion::new(2, 0));
+        let capacity = base.capacity_bytes();
+        let error =
+            [message.free, message.reserved].into_iter().flatten().map(|size| size.resolution_bytes).sum::<u64>() / 2;
+        Some(Self {
+            message: message.clone(),
+            hint,
+            capacities: [capacity, capacity.saturating_sub(error), capacity.saturating_add(error)],
+            usual_dtype,
+            segments: match options.expandable_segments {
+                true => &[true],
+                false if reaches(FIRST_EXPANDABLE) => &[false, true],
+                false => &[false],
+            },
+            is_by_size: missing_figures(message).is_some(),
+            filter: Filter::new(
+                message.requested?,
+                message.allocated.map_or(u64::MAX, |size| size.bytes),
+                options.clone(),
+            ),
+            options,
+            candidates: Candidate::all(usual_dtype, can_compile).into_iter(),
+            exact: vec![],
+            near: vec![],
+            n_simulated: 0,
+        })
+    }
+
+    /// Examines the next candidate. Returns `false` when the search is over.
+    pub fn advance(&mut self) -> bool {
+        let n_found = if self.is_by_size { self.near.len() } else { self.exact.len() };
+        if n_found >= MAX_MATCHES || self.n_simulated >= MAX_SIMULATIONS {
+            return false;
+        }
+        let Some(candidate) = self.candidates.next() else { return false };
+        if let Some(found) = self.filter.matching(&candidate)
+            && !self.exact.iter().any(|known| same_batch(known, &candidate))
+        {
+            match self.is_by_size {
+                true => self.keep_by_size(&candidate, found),
+                false => self.try_variants(candidate),
+            }
+        }
+        true
+    }
+
+    /// Returns the number of exact solutions found so far.
+    #[must_use]
+    pub fn n_exact(&self) -> usize {
+        self.exact.len()
+    }
+
+    /// Runs the search to its end.
+    #[must_use]
+    pub fn finish(mut self) -> Vec<Solution> {
+        while self.advance() {}
+        self.solutions()
+    }
+
+    /// Returns the solutions found so far, most common run first: the exact ones, or the near ones if there are none.
+    #[must_use]
+    pub fn solutions(&self) -> Vec<Solution> {
+        if self.exact.is_empty() { self.near.clone() } else { self.exact.clone() }
+    }
+
+    /// Simulates a candidate with nanoGPT's defaults, and with less common options if the result is close.
+    fn try_variants(&mut self, candidate: Candidate) {
+        let is_old = self.message.era.is_some_and(|era| era.last.is_some_and(|last| last <= TorchVersion::new(2, 0)));
+        let math_attention: &[bool] = if is_old && !candidate.compile { &[false, true] } else { &[false] };
+        for &expandable in self.segments {
+            for &math_attention in math_attention {
+                for one_micro_step in [false, true] {
+                    let variant = Variant { expandable, one_micro_step, math_attention };
+                    match self.simulated(&candidate, variant) {
+                        Outcome::Agrees(found) if found.is_exact() => return self.exact.push(*found),
+                        Outcome::Agrees(found) => self.keep_near(*found, &candidate),
+                        Outcome::Near => {}
+                        Outcome::Other => break,
+                    }
+                }
+            }
+        }
+    }
+
+    /// Keeps a candidate that stores a tensor of the requested size. How it runs does not change that size, so each
+    /// model and batch is kept once.
+    fn keep_by_size(&mut self, candidate: &Candidate, (tensor, phase): (TensorId, Phase)) {
+        let is_known = |known: &Solution| {
+            let is_mode = |key: &str| matches!(key, "dtype" | "compile");
+            let keys = candidate.keys();
+            known.keys.iter().filter(|(key, _)| !is_mode(key)).eq(keys.iter().filter(|(key, _)| !is_mode(key)))
+        };
+        if !self.near.iter().any(is_known) {
+            let dtype = (candidate.dtype != self.usual_dtype).then(|| text::verbatim(candidate.dtype.name()));
+            self.near.push(Solution {
+                keys: candidate.keys(),
+                options: self.options.clone(),
+                figures: Figures::Requested,
+                phase,
+                tensor: tensor.name(None),
+                text: candidate.text(dtype.as_slice()),
+            });
+        }
+    }
+
+    /// Keeps a near solution. For each run, the one with the smallest difference in reserved memory is kept.
+    fn keep_near(&mut self, found: Solution, candidate: &Candidate) {
+        let has_room = self.near.len() < MAX_MATCHES;
+        match self.near.iter_mut().find(|known| same_batch(known, candidate)) {
+            Some(known) if reserved_difference(known) <= reserved_difference(&found) => {}
+            Some(known) => *known = found,
+            None if has_room => self.near.push(found),
+            None => {}
+        }
+    }
+
+    fn simulated(&mut self, candidate: &Candidate, variant: Variant) -> Outcome {
+        let options = Options {
+            expandable_segments: variant.expandable,
+            attention: if variant.math_attention { Attention::Math } else { self.options.attention },
+            ..self.options.clone()
+        };
+        let mut keys = candidate.keys();
+        if variant.one_micro_step {
+            keys.push(("gradient_accumulation_steps", Value::Int(1)));
+        }
+        let Some(request) = resolve(&[source_of(&keys)], &options).request else { return Outcome::Other };
+        // The resolver decides whether compilation is supported on this GPU.
+        if request.train.compile != candidate.compile {
+            return Outcome::Other;
+        }
+        let Ok(program) = request.program() else { return Outcome::Other };
+        let mut best = Outcome::Other;
+        let is_large = self.message.requested.is_some_and(|size| size.bytes >= LARGE_REQUEST_BYTES);
+        for capacity in self.capacities {
+            self.n_simulated += 1;
+            let failure = simulate(&program, request.segments, capacity).failure;
+            let Some((failure, agreement)) = failure.and_then(|failure| Some((failure, self.agreement(&failure)?)))
+            else {
+                match is_large {
+                    true => break,
+                    false => continue,
+                }
+            };
+            let Agreement::Printed { reserved_difference_bytes, exact } = agreement else {
+                if matches!(best, Outcome::Other) {
+                    best = Outcome::Near;
+                }
+                continue;
+            };
+            let found = Solution {
+                keys: keys.clone(),
+                options: options.clone(),
+                figures: if exact { Figures::All } else { Figures::Allocated { reserved_difference_bytes } },
+                phase: failure.phase,
+                tensor: failure.tensor.name(failure.layer),
+                text: candidate.text(&variant.text(candidate.dtype, self.usual_dtype)),
+            };
+            if exact {
+                return Outcome::Agrees(Box::new(found));
+            }
+            if !matches!(best, Outcome::Agrees(_)) {
+                best = Outcome::Agrees(Box::new(found));
+            }
+        }
+        best
+    }
+
+    /// Compares a failure with the message. Returns `None` if its size or its phase differs.
+    fn agreement(&self, failure: &Failure) -> Option<Agreement> {
+        let message = &self.message;
+        if !message.requested?.is_printed_for(failure.request.segment_bytes) || !self.is_where_traceback_is(failure) {
+            return None;
+        }
+        let allocated = message.allocated?;
+        if !allocated.is_printed_for(failure.allocated_bytes) {
+            return is_close(failure.allocated_bytes, allocated).then_some(Agreement::Close);
+        }
+        let (reserved_difference_bytes, exact) = message.reserved_difference(failure)?;
+        Some(Agreement::Printed { exact, reserved_difference_bytes })
+    }
+
+    fn is_where_traceback_is(&self, failure: &Failure) -> bool {
+        self.hint.phase.and_then(words::place).is_none_or(|(_, phases)| phases.contains(&failure.phase))
+    }
+}
+
+/// Returns the difference of a near solution from the printed reserved memory, in bytes.
+fn reserved_difference(solution: &Solution) -> u64 {
+    match solution.figures {
+        Figures::Allocated { reserved_difference_bytes } => reserved_difference_bytes,
+        Figures::All | Figures::Requested => 0,
+    }
+}
+
+/// Returns whether a solution has the model, the batch and the mode of a candidate, regardless of its other keys.
+fn same_batch(known: &Solution, candidate: &Candidate) -> bool {
+    let differs = |key: &str| key != "dtype" && key != "gradient_accumulation_steps";
+    let keys = candidate.keys();
+    let mut of_known = known.keys.iter().filter(|(key, _)| differs(key));
+    let mut of_candidate = keys.iter().filter(|(key, _)| differs(key));
+    of_known.by_ref().eq(of_candidate.by_ref())
+}
+
+/// Agreement between a failure and the message.
+enum Agreement {
+    /// The requested and allocated figures print the same; `exact` if the reserved figure does too.
+    Printed { exact: bool, reserved_difference_bytes: u64 },
+    /// The size is the same, and the allocated figure is close.
+    Close,
+}
+
+/// Result of simulating a candidate.
+enum Outcome {
+    Agrees(Box<Solution>),
+    Near,
+    Other,
+}
+
+/// A non-default way to run a candidate.
+#[derive(Clone, Copy)]
+struct Variant {
+    expandable: bool,
+    one_micro_step: bool,
+    math_attention: bool,
+}
+
+impl Variant {
+    /// Returns the non-default properties in words.
+    fn text(self, dtype: Dtype, usual: Dtype) -> Vec<Text> {
+        let dtype = (dtype != usual).then(|| text::verbatim(dtype.name()));
+        let accumulation = self.one_micro_step.then(|| text::verbatim("gradient_accumulation_steps 1"));
+        let expandable = self.expandable.then(|| text::RUN_EXPANDABLE.into());
+        let attention = self.math_attention.then(|| text::RUN_MATH_ATTENTION.into());
+        [dtype, accumulation, expandable, attention].into_iter().flatten().collect()
+    }
+}

@@ -1,0 +1,136 @@
+//! A run that a search found.
+
+use serde_json::{Map, Value as Json};
+
+use crate::{
+    memory::program::Phase,
+    nanogpt::{Source, Value},
+    oom::{Kind, Message},
+    session::{Options, to_json},
+    train_config::Attention,
+};
+use headroom_text::{self as text, Key, Table, Text};
+
+/// A run whose simulated failure matches the figures of the message.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Solution {
+    /// nanoGPT keys with their values.
+    pub keys: Vec<(&'static str, Value)>,
+    /// GPU as described by the message, with the allocator and the attention backend of the run.
+    pub options: Options,
+    /// Figures of the message that the run reproduces.
+    pub figures: Figures,
+    /// Phase in which the run allocates the tensor.
+    pub phase: Phase,
+    /// Name of the tensor of the requested size.
+    pub tensor: String,
+    /// Short description of the run: `GPT-2 124M, batch 64 × 1024, compiled`.
+    pub text: Text,
+}
+
+/// Figures of a message that a run reproduces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Figures {
+    /// Every figure that the message prints.
+    All,
+    /// The requested and the allocated memory.
+    Allocated {
+        /// Difference from the printed reserved memory, in bytes.
+        reserved_difference_bytes: u64,
+    },
+    /// The requested size only, because the message lacks other figures.
+    Requested,
+}
+
+impl Figures {
+    /// Returns the name in the JSON contract.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::All => "all",
+            Self::Allocated { .. } => "requested_and_allocated",
+            Self::Requested => "requested",
+        }
+    }
+}
+
+impl Solution {
+    /// Returns whether the run reproduces every printed figure.
+    #[must_use]
+    pub fn is_exact(&self) -> bool {
+        self.figures == Figures::All
+    }
+
+    /// Returns the description, with the difference from the message if there is one. `size` formats bytes.
+    #[must_use]
+    pub fn described(&self, size: impl FnOnce(u64) -> String) -> Text {
+        match self.figures {
+            Figures::Allocated { reserved_difference_bytes } => {
+                text::near_run(self.text.clone(), size(reserved_difference_bytes))
+            }
+            Figures::All | Figures::Requested => self.text.clone(),
+        }
+    }
+
+    /// Returns the keys as a config file, one per line.
+    #[must_use]
+    pub fn config(&self) -> String {
+        config_of(&self.keys)
+    }
+
+    /// Returns the row of the JSON contract.
+    #[must_use]
+    pub fn json(&self, table: &Table) -> Json {
+        let keys = self.keys.iter().map(|(key, value)| ((*key).to_owned(), to_json(value)));
+        let mut row = Map::new();
+        let mut put = |key: &str, value: Json| row.insert(key.to_owned(), value);
+        put("run", Json::from(table.say(&self.text)));
+        put("config", Json::Object(keys.collect()));
+        put("expandable_segments", Json::from(self.options.expandable_segments));
+        put("math_attention", Json::from(self.options.attention == Attention::Math));
+        put("trainer", Json::from("nanogpt"));
+        put("exact", Json::from(self.is_exact()));
+        put("figures", Json::from(self.figures.name()));
+        put("phase", Json::from(self.phase.name()));
+        put("tensor", Json::from(self.tensor.as_str()));
+        Json::Object(row)
+    }
+}
+
+fn config_of(keys: &[(&'static str, Value)]) -> String {
+    keys.iter().map(|(key, value)| format!("{key} = {value}\n")).collect()
+}
+
+/// Returns the keys as a config source that resolves like a user's file.
+pub(in crate::oom) fn source_of(keys: &[(&'static str, Value)]) -> Source {
+    Source::File { name: "config.py".to_owned(), text: config_of(keys) }
+}
+
+/// Returns the figures that an exact solution needs and the message lacks, in words. Returns `None` if it has them all,
+/// and for messages of other programs.
+#[must_use]
+pub fn missing_figures(message: &Message) -> Option<Text> {
+    if message.kind != Kind::Pytorch {
+        return None;
+    }
+    let figures: [(bool, Key); 4] = [
+        (message.requested.is_some(), text::LACKS_REQUESTED),
+        (message.total.is_some(), text::LACKS_TOTAL),
+        (message.allocated.is_some(), text::LACKS_ALLOCATED),
+        (message.reserved.is_some(), text::LACKS_RESERVED),
+    ];
+    let missing = figures.into_iter().filter(|(is_there, _)| !is_there).map(|(_, figure)| Text::from(figure));
+    missing.reduce(text::lacks_and)
+}
+
+/// Returns the sentence above the solutions of a message. `message` is the one that was searched.
+#[must_use]
+pub fn headline(solutions: &[Solution], message: &Message) -> Text {
+    match (solutions, missing_figures(message)) {
+        ([], Some(missing)) => text::unsolved_lacks(missing),
+        ([], None) => text::CONFIG_SAYS_MORE.into(),
+        ([first, ..], Some(missing)) if first.figures == Figures::Requested => text::solved_by_size(missing),
+        ([only], _) if only.is_exact() => text::solved_one(only.text.clone()),
+        ([first, ..], _) if first.is_exact() => text::solved_several(solutions.len()),
+        _ => text::SOLVED_NEAR.into(),
+    }
+}

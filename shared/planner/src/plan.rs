@@ -1,0 +1,233 @@
+//! The memory plan of one run on one GPU: the calculator's entry point for the command line and the page.
+//!
+//! [`plan`] turns a [`Request`] into a [`Plan`]: whether the run fits, by how much, where it would fail, and how
+//! certain each figure is. [`Plan::timeline`] and [`Plan::live_at`] give details.
+
+pub mod basis;
+pub mod builtin;
+
+use serde::Serialize;
+use thiserror::Error;
+
+pub use crate::request::Request;
+use crate::{
+    dtype::Dtype,
+    gpt::tensors::TensorTooLarge,
+    memory::{
+        message::{GpuState, out_of_memory},
+        program::{Phase, Program},
+        simulate::{ByCategory, EventIndex, Failure, Outcome, PhasePeak, simulate},
+        timeline::{self, AllocationRecord, LiveTensor, Timeline},
+    },
+};
+use basis::Basis;
+use headroom_text::Text;
+
+/// Error of a plan.
+#[derive(Clone, Debug, PartialEq, Error)]
+pub enum PlanError {
+    /// A tensor exceeds the memory of every GPU.
+    #[error(transparent)]
+    TensorTooLarge(#[from] TensorTooLarge),
+}
+
+impl PlanError {
+    /// Error message.
+    #[must_use]
+    pub fn text(&self) -> Text {
+        match self {
+            Self::TensorTooLarge(error) => error.text(),
+        }
+    }
+}
+
+/// The moment with the most live bytes, and the memory in use at that moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peak {
+    /// Phase of the peak.
+    pub phase: Phase,
+    /// Moment of the peak.
+    pub moment: EventIndex,
+    /// Live tensors in bytes, each rounded up to 512 bytes.
+    pub live_bytes: u64,
+    /// `torch.cuda.max_memory_allocated()` of the run.
+    pub max_allocated_bytes: u64,
+    /// `torch.cuda.max_memory_reserved()` of the run.
+    pub max_reserved_bytes: u64,
+    /// Memory in use on the whole GPU, in bytes: other processes, the CUDA context and PyTorch's maximum reserved
+    /// memory.
+    pub device_used_bytes: u64,
+    /// Live bytes per category at that moment.
+    pub by_category: ByCategory,
+}
+
+/// The allocation at which the run fails.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Oom {
+    /// Phase of the failure.
+    pub phase: Phase,
+    /// Name of the tensor.
+    pub tensor: String,
+    /// Shape of the tensor, slowest axis first.
+    pub shape: Vec<u64>,
+    /// Element type of the tensor.
+    pub dtype: Dtype,
+    /// Bytes requested from the driver.
+    pub requested_bytes: u64,
+    /// Allocated memory at that moment, in bytes.
+    pub allocated_bytes: u64,
+    /// The out-of-memory message that PyTorch prints.
+    pub message: String,
+}
+
+/// The predicted memory of a run.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The request.
+    pub request: Request,
+    /// Whether the run fits.
+    pub fits: bool,
+    /// Memory left on the GPU at the peak, in bytes; negative if the run does not fit.
+    pub headroom_bytes: i64,
+    /// Peak of each phase, in the order of the JSON schema. If the run does not fit, these are the peaks with unlimited
+    /// memory.
+    pub phases: Vec<PhasePeak>,
+    /// Peak of the run; if the run does not fit, its peak with unlimited memory.
+    pub peak: Peak,
+    /// The allocation at which the run fails, if it does not fit.
+    pub oom: Option<Oom>,
+    /// Moment of that failure in [`Plan::timeline`].
+    pub failure: Option<Failure>,
+    /// Certainty of the figures.
+    pub basis: Basis,
+    program: Program,
+    /// Outcome of the run with unlimited memory.
+    outcome: Outcome,
+}
+
+/// Plans a run.
+///
+/// # Errors
+/// [`PlanError::TensorTooLarge`] if a tensor exceeds the memory of every GPU.
+pub fn plan(request: Request) -> Result<Plan, PlanError> {
+    let program = request.program()?;
+    let outside = request.outside_bytes();
+    let total = request.device.total_bytes;
+    let limited = simulate(&program, request.segments, request.capacity_bytes());
+    let failure = limited.failure;
+    let outcome = match failure {
+        Some(_) => simulate(&program, request.segments, u64::MAX),
+        None => limited,
+    };
+    let device_used_bytes = outside.saturating_add(outcome.max_reserved_bytes);
+    let peak = Peak {
+        phase: outcome.peak_phase,
+        moment: outcome.peak_moment,
+        live_bytes: outcome.live_bytes_peak,
+        max_allocated_bytes: outcome.max_allocated_bytes,
+        max_reserved_bytes: outcome.max_reserved_bytes,
+        device_used_bytes,
+        by_category: outcome.peak_by_category,
+    };
+    let oom = failure.map(|failure| {
+        let (dims, _) = program.sizes(if failure.in_eval {
+            crate::memory::program::Batch::Eval
+        } else {
+            crate::memory::program::Batch::Train
+        });
+        let state = GpuState {
+            total_bytes: total,
+            other_processes_bytes: request.other_processes_bytes,
+            context_bytes: request.context.bytes,
+        };
+        Oom {
+            phase: failure.phase,
+            tensor: failure.tensor.name(failure.layer),
+            shape: failure.tensor.shape(dims).as_slice().to_vec(),
+            dtype: failure.tensor.dtype(dims.compute),
+            requested_bytes: failure.request.segment_bytes,
+            allocated_bytes: failure.allocated_bytes,
+            message: out_of_memory(&failure, state, request.torch),
+        }
+    });
+    let basis = Basis::of(&request, &outcome);
+    Ok(Plan {
+        fits: failure.is_none(),
+        headroom_bytes: signed_difference(total, device_used_bytes),
+        phases: outcome.phases.clone(),
+        peak,
+        oom,
+        failure,
+        basis,
+        request,
+        program,
+        outcome,
+    })
+}
+
+/// Whether a run fits, at half the cost of [`plan`]. A run that [`plan`] rejects does not fit.
+#[must_use]
+pub fn fits(request: &Request) -> bool {
+    request
+        .program()
+        .is_ok_and(|program| simulate(&program, request.segments, request.capacity_bytes()).failure.is_none())
+}
+
+/// Short result of a run on its GPU, for comparing many requests at half the cost of [`plan`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlanOutcome {
+    /// Whether the run fits.
+    pub fits: bool,
+    /// Whether the run also fits at the upper end of the estimates.
+    pub is_certain: bool,
+    /// Whether the tensors alone exceed the memory, regardless of fragmentation.
+    pub is_beyond: bool,
+    /// Memory left on the GPU at the peak, in bytes; 0 if the run does not fit.
+    pub headroom_bytes: i64,
+}
+
+impl PlanOutcome {
+    /// Result of a run that exceeds the memory of every GPU.
+    pub const BEYOND: Self = Self { fits: false, is_certain: false, is_beyond: true, headroom_bytes: 0 };
+}
+
+/// Simulates a run and returns its short result.
+#[must_use]
+pub fn outlook(request: &Request) -> PlanOutcome {
+    let Ok(program) = request.program() else { return PlanOutcome::BEYOND };
+    let capacity = request.capacity_bytes();
+    let outcome = simulate(&program, request.segments, capacity);
+    if let Some(failure) = &outcome.failure {
+        let needed = failure.allocated_bytes.saturating_add(failure.request.requested_bytes);
+        return PlanOutcome { is_beyond: needed > capacity, ..PlanOutcome::BEYOND };
+    }
+    let total = request.device.total_bytes;
+    let used = request.outside_bytes().saturating_add(outcome.max_reserved_bytes);
+    let [_, high] = Basis::of(request, &outcome).band_bytes;
+    let headroom_bytes = signed_difference(total, used);
+    PlanOutcome { fits: true, is_certain: high <= total, is_beyond: false, headroom_bytes }
+}
+
+fn signed_difference(have: u64, need: u64) -> i64 {
+    i64::try_from(i128::from(have) - i128::from(need)).unwrap_or(i64::MIN)
+}
+
+impl Plan {
+    /// Memory over the whole run in about `columns` columns, as if memory were unlimited.
+    #[must_use]
+    pub fn timeline(&self, columns: usize) -> Timeline {
+        timeline::timeline(&self.program, &self.outcome, columns)
+    }
+
+    /// The allocations of the run whose size satisfies `asks`, sorted by how near the live bytes come to `near`.
+    #[must_use]
+    pub fn allocations(&self, asks: impl Fn(u64) -> bool, near: u64) -> Vec<AllocationRecord> {
+        timeline::allocations(&self.program, &self.outcome, asks, near)
+    }
+
+    /// Tensors that are live at a moment, largest first.
+    #[must_use]
+    pub fn live_at(&self, moment: EventIndex) -> Vec<LiveTensor> {
+        timeline::live_at(&self.program, &self.outcome, moment)
+    }
+}

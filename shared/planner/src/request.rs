@@ -1,0 +1,59 @@
+//! A run and the GPU to plan it for: what the planner, the estimates and the advice start from.
+
+use crate::{
+    gpt::{GptConfig, tensors::TensorTooLarge},
+    hardware::{Device, context::Estimate},
+    memory::{
+        allocator::SegmentKind, context::GpuProperties, message::TorchVersion, program::Program, schedule::program,
+    },
+    train_config::TrainConfig,
+};
+
+/// Multiprocessors assumed for a GPU that is described only by its memory: an RTX 4070's.
+pub const ASSUMED_SM_COUNT: u32 = 46;
+
+/// A run and the GPU to plan it for.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// Model configuration.
+    pub gpt: GptConfig,
+    /// Training configuration.
+    pub train: TrainConfig,
+    /// The GPU.
+    pub device: Device,
+    /// Kind of segments that PyTorch's caching allocator uses.
+    pub segments: SegmentKind,
+    /// Memory of other processes on the GPU, in bytes.
+    pub other_processes_bytes: u64,
+    /// Estimated size of this process's CUDA context.
+    pub context: Estimate,
+    /// PyTorch version whose out-of-memory message is printed.
+    pub torch: TorchVersion,
+    /// Vocabulary size that the input gives, if nanoGPT would use another one: it ignores the input's and reads the
+    /// data set's meta.pkl, which must have this size.
+    pub given_vocab_size: Option<u64>,
+}
+
+impl Request {
+    /// The run as a program of allocations.
+    ///
+    /// # Errors
+    /// A tensor exceeds the memory of every GPU.
+    pub(crate) fn program(&self) -> Result<Program, TensorTooLarge> {
+        let gpu = GpuProperties {
+            compute_capability: self.device.compute_capability,
+            sm_count: self.device.sm_count.unwrap_or(ASSUMED_SM_COUNT),
+        };
+        program(&self.gpt, &self.train, gpu)
+    }
+
+    /// Memory on the GPU outside PyTorch, in bytes.
+    pub(crate) fn outside_bytes(&self) -> u64 {
+        self.other_processes_bytes.saturating_add(self.context.bytes)
+    }
+
+    /// Memory available to PyTorch, in bytes.
+    pub(crate) fn capacity_bytes(&self) -> u64 {
+        self.device.total_bytes.saturating_sub(self.outside_bytes())
+    }
+}

@@ -1,0 +1,316 @@
+//! The chart of memory over the run, and the list of tensors below it.
+
+use crate::page::{LAPTOP, PHONE, Page, Size, tell};
+use serde_json::json;
+use thirtyfour::Key;
+
+const FAILS: &str = "1&batch_size=64&gpu=RTX%204070";
+const FITS: &str = "1&batch_size=4&gpu=RTX%204070";
+
+/// The column of the run that the chart shows.
+const AT: &str = "Number(document.querySelector('#chart').ariaValueNow)";
+/// Whether the box with the shown column's categories and tensors is visible.
+const DETAILS: &str = "getComputedStyle(document.querySelector('.chart__details')).display !== 'none'";
+
+/// Returns a point of the drawing in CSS pixels of the window. `x` and `y` are fractions of its width and height.
+async fn point_at(page: &Page, x: f64, y: f64) -> (f64, f64) {
+    page.script("document.querySelector('#chart').scrollIntoView({ block: 'center' })").await;
+    let [left, top, width, height]: [f64; 4] = page
+        .value("(() => { const b = document.querySelector('#chart').getBoundingClientRect(); return [b.left, b.top, b.width, b.height]; })()")
+        .await;
+    (left + x * width, top + y * height)
+}
+
+async fn mouse(page: &Page, kind: &str, (x, y): (f64, f64), is_down: bool) {
+    let button = if is_down || kind == "mouseReleased" { "left" } else { "none" };
+    let event =
+        json!({ "type": kind, "x": x, "y": y, "button": button, "buttons": u8::from(is_down), "clickCount": 1 });
+    page.cdp("Input.dispatchMouseEvent", event).await;
+}
+
+/// Presses at one fraction of the drawing's width and releases at another.
+async fn drag(page: &Page, from: f64, to: f64) {
+    let (from, to) = (point_at(page, from, 0.4).await, point_at(page, to, 0.4).await);
+    mouse(page, "mouseMoved", from, false).await;
+    mouse(page, "mousePressed", from, true).await;
+    mouse(page, "mouseMoved", (f64::midpoint(from.0, to.0), from.1), true).await;
+    mouse(page, "mouseMoved", to, true).await;
+    mouse(page, "mouseReleased", to, false).await;
+}
+
+#[test]
+fn a_moment_shows_its_categories_and_largest_tensors() {
+    tell("a_moment_shows_its_categories_and_largest_tensors", async |page| {
+        page.open(FAILS).await;
+        assert!(!page.value::<bool>(DETAILS).await, "no moment is selected");
+        for x in [0.3, 0.6, 0.9] {
+            mouse(page, "mouseMoved", point_at(page, x, 0.5).await, false).await;
+            page.until("the details are shown", DETAILS).await;
+            let categories: Vec<String> = page
+                .value(
+                    "[...document.querySelectorAll('.chart__details ul:first-of-type li')].map((l) => l.textContent)",
+                )
+                .await;
+            assert!(categories.len() >= 4, "{categories:?}");
+            assert!(categories.iter().all(|line| line.contains("iB") || line.contains(" B")), "{categories:?}");
+            let largest = page.text(".chart__details ul:last-of-type li").await;
+            let listed = page.text("#tensors .tensors__name").await;
+            assert!(largest.starts_with(&listed) && largest.contains('(') && largest.contains("iB"), "{largest}");
+            let is_inside: bool = page
+                .value(
+                    "(() => { const [a, b] = ['.chart__details', '#chart'].map((s) => document.querySelector(s).getBoundingClientRect());
+                     return a.left >= b.left - 1 && a.right <= b.right + 1; })()",
+                )
+                .await;
+            assert!(is_inside, "the box leaves the drawing at {x}");
+        }
+        mouse(page, "mouseMoved", (1.0, 1.0), false).await;
+        page.until("the details are gone", &format!("!({DETAILS})")).await;
+        // The keyboard works too, and a screen reader announces the value.
+        page.script("document.querySelector('#copy-command').focus()").await;
+        page.press(Key::Tab).await;
+        page.until("the chart has the focus", "document.activeElement.id === 'chart'").await;
+        page.press(Key::Home).await;
+        page.until("the start is shown", &format!("{AT} === 0 && {DETAILS}")).await;
+        let said: String = page.value("document.querySelector('#chart').ariaValueText").await;
+        assert!(said.contains("parameters") && said.contains("iB"), "{said}");
+    });
+}
+
+#[test]
+fn the_legend_hides_a_category_and_reset_brings_it_back() {
+    tell("the_legend_hides_a_category_and_reset_brings_it_back", async |page| {
+        page.open(FITS).await;
+        let drawn = |band: u8| format!("document.querySelector('.chart__bands .band-{band}').getAttribute('d') ?? ''");
+        let parameters: String = page.value(&drawn(2)).await;
+        let activations: String = page.value(&drawn(6)).await;
+        assert!(!activations.is_empty());
+        page.click("button[data-band='6']").await;
+        page.until("activations are not drawn", &format!("({}) === ''", drawn(6))).await;
+        let pressed: String = page.value("document.querySelector(\"button[data-band='6']\").ariaPressed").await;
+        assert_eq!(pressed, "false");
+        assert_ne!(page.value::<String>(&drawn(2)).await, parameters, "the rest has the whole height");
+        assert!(
+            page.value::<bool>("!document.querySelector('.chart__card')").await,
+            "a part is not compared with the GPU"
+        );
+        page.click("#chart-reset").await;
+        page.until("activations are back", &format!("({}) !== ''", drawn(6))).await;
+        assert_eq!(page.value::<String>(&drawn(6)).await, activations);
+        assert!(page.value::<bool>("!document.querySelector('#chart-reset')").await);
+    });
+}
+
+#[test]
+fn a_drag_zooms_and_a_click_pins() {
+    tell("a_drag_zooms_and_a_click_pins", async |page| {
+        page.open(FITS).await;
+        let columns = "document.querySelector('.chart__drawing').viewBox.baseVal.width";
+        let all: f64 = page.value(columns).await;
+        drag(page, 0.25, 0.5).await;
+        page.until("a quarter is shown", &format!("Math.abs({columns} / {all} - 0.25) < 0.02")).await;
+        // A click selects a column of the zoomed part.
+        let (x, y) = point_at(page, 0.5, 0.5).await;
+        for kind in ["mouseMoved", "mousePressed", "mouseReleased"] {
+            mouse(page, kind, (x, y), kind == "mousePressed").await;
+        }
+        page.until("it is pinned", "location.hash.includes('&pin=')").await;
+        let share: f64 = page.value(&format!("{AT} / {all}")).await;
+        assert!((share - 0.375).abs() < 0.02, "{share}");
+        // Keys stay in the zoomed part, and zoom further.
+        page.press(Key::Home).await;
+        page.until("its start", &format!("Math.abs({AT} / {all} - 0.25) < 0.02")).await;
+        page.press("+").await;
+        page.until("half of it", &format!("Math.abs({columns} / {all} - 0.125) < 0.02")).await;
+        page.click("#chart-reset").await;
+        page.until("all of it", &format!("{columns} === {all}")).await;
+    });
+}
+
+#[test]
+fn a_pinned_moment_travels_in_the_link() {
+    tell("a_pinned_moment_travels_in_the_link", async |page| {
+        page.open(FITS).await;
+        let follows: i64 = page.value(AT).await;
+        let (x, y) = point_at(page, 0.2, 0.5).await;
+        for kind in ["mouseMoved", "mousePressed", "mouseReleased"] {
+            mouse(page, kind, (x, y), kind == "mousePressed").await;
+        }
+        page.until("the address has it", "location.hash.includes('&pin=')").await;
+        let (pinned, tensors): (i64, _) = (page.value(AT).await, page.numbers().await.tensors);
+        assert_ne!(pinned, follows);
+        page.click("#copy-link").await;
+        page.until("the button says so", "document.querySelector('#copy-link').textContent.includes('Copied')").await;
+        let link = page.clipboard().await;
+        page.browser.driver.goto("about:blank").await.expect("a page");
+        page.open_link(&link).await;
+        page.until("it is pinned", &format!("{AT} === {pinned}")).await;
+        assert_eq!(page.numbers().await.tensors, tensors);
+        assert!(!page.value::<String>("document.querySelector('#config').value").await.contains("pin"));
+        // The command line accepts the same link.
+        page.click(".tensors .button--quiet").await;
+        page.until("the link has none", "!location.hash.includes('pin')").await;
+        assert_eq!(page.value::<i64>(AT).await, follows);
+    });
+}
+
+#[test]
+fn the_capacitys_label_leaves_the_failing_stretch_free() {
+    tell("the_capacitys_label_leaves_the_failing_stretch_free", async |page| {
+        for batch_size in [14, 16, 24, 32, 64] {
+            page.open(&format!("1&batch_size={batch_size}&gpu=RTX%204070")).await;
+            for size in [LAPTOP, PHONE, (844, 390), (1920, 1080)] {
+                page.resize(size).await;
+                // From the left end to the line, and above the line by a label's height.
+                let covers: bool = page
+                    .value(
+                        "(() => { const box = (s) => document.querySelector(s).getBoundingClientRect();
+                         const [card, line] = [box('.chart__card'), box('.chart__failure')];
+                         const plot = box('#chart');
+                         const from = line.left - plot.width * 0.12;
+                         return card.right > from && card.left < line.right + 16; })()",
+                    )
+                    .await;
+                assert!(!covers, "batch_size {batch_size} at {size:?}");
+            }
+        }
+    });
+}
+
+/// The number of visible ticks without a label.
+const UNLABELLED: &str = "[...document.querySelectorAll('.chart__tick span')].filter((tick) => {
+    if (getComputedStyle(tick).display === 'none') return false;
+    const before = getComputedStyle(tick, '::before').content;
+    return !tick.textContent.trim() && (before === 'none' || before === '\"\"');
+}).length";
+
+#[test]
+fn every_tick_has_a_label() {
+    tell("every_tick_has_a_label", async |page| {
+        for language in ["en", "de", "zh"] {
+            page.open_link(&format!("{}?lang={language}#{FITS}", page.address)).await;
+            for size in [LAPTOP, PHONE, (1920, 1080)] {
+                page.resize(size).await;
+                assert_eq!(page.value::<u64>(UNLABELLED).await, 0, "{language} {size:?}");
+            }
+        }
+    });
+}
+
+/// Returns an expression for the rows of a list that a surrounding box cuts off.
+fn cut(rows: &str) -> String {
+    format!(
+        "[...document.querySelectorAll('{rows}')].filter((row) => {{
+            const box = row.getBoundingClientRect();
+            for (let outer = row.parentElement; outer && !outer.matches('.budget__answer, main'); outer = outer.parentElement) {{
+                const around = outer.getBoundingClientRect();
+                if (getComputedStyle(outer).overflowY !== 'visible' && (box.top < around.top - 1 || box.bottom > around.bottom + 1)) return true;
+            }}
+            return false;
+        }}).length"
+    )
+}
+
+#[test]
+fn tensors_are_shown_in_whole_rows_searched_and_exported() {
+    tell("tensors_are_shown_in_whole_rows_searched_and_exported", async |page| {
+        page.open(FAILS).await;
+        let sizes: [Size; 6] = [(320, 640), PHONE, (844, 390), (1280, 720), LAPTOP, (1440, 900)];
+        for size in sizes {
+            page.resize(size).await;
+            for rows in [".tensors__row", "#phases tr"] {
+                assert_eq!(page.value::<u64>(&cut(rows)).await, 0, "{rows} at {size:?}");
+            }
+        }
+        page.resize(LAPTOP).await;
+        let n = "document.querySelectorAll('.tensors__row').length";
+        let shown: u64 = page.value(n).await;
+        let label = page.text("[data-testid=tensors-all]").await;
+        page.click("[data-testid=tensors-all]").await;
+        page.until("all are listed", &format!("{n} > {shown}")).await;
+        let all: u64 = page.value(n).await;
+        assert!(label.starts_with(&format!("Show all {all};")), "{label}");
+        let sum: u64 =
+            page.value("[...document.querySelectorAll('.tensors__row')].reduce((sum, row) => sum + Number(row.dataset.bytes), 0)").await;
+        let total: String = page.value("document.querySelector('.tensors__total').title").await;
+        assert_eq!(total.chars().filter(char::is_ascii_digit).collect::<String>(), sum.to_string());
+
+        page.fill("#tensors-search", "WTE").await;
+        page.until("one is found", &format!("{n} === 1")).await;
+        assert_eq!(page.text(".tensors__name").await, "transformer.wte.weight");
+        page.fill("#tensors-search", "no such tensor").await;
+        page.until("none is found", "document.querySelector('.tensors__none')").await;
+        page.fill("#tensors-search", "").await;
+        // The CSV is created on a click, so that moving over the chart creates no files.
+        page.script(
+            "document.querySelector('#tensors-csv').addEventListener('click', (event) => event.preventDefault())",
+        )
+        .await;
+        page.click("#tensors-csv").await;
+        let csv: String = page.value("decodeURIComponent(document.querySelector('#tensors-csv').href)").await;
+        assert_eq!(csv.lines().count() as u64, all + 1, "{csv}");
+        assert!(csv.contains("transformer.wte.weight,parameters,1,\"(50304, 768)\",float32,154533888"), "{csv}");
+    });
+}
+
+#[test]
+fn a_phone_shows_the_run_and_leads_to_its_form() {
+    tell("a_phone_shows_the_run_and_leads_to_its_form", async |page| {
+        page.open(FAILS).await;
+        for size in [(360, 740), (844, 390)] {
+            page.resize(size).await;
+            page.script("scrollTo(0, 0)").await;
+            let row = page.text("#run-summary").await;
+            assert!(row.contains("GPT-2 124M") && row.contains("64") && row.contains("RTX 4070"), "{row}");
+            let bottom: f64 = page.value("document.querySelector('#run-summary').getBoundingClientRect().bottom").await;
+            assert!(bottom <= f64::from(size.1), "{size:?}: {bottom}");
+            page.click("#run-summary").await;
+            let seen = "(() => { const box = document.querySelector('#gpu').getBoundingClientRect(); return box.top >= 0 && box.bottom <= innerHeight; })()";
+            page.until("the GPU field is in sight", seen).await;
+        }
+        page.resize(LAPTOP).await;
+        assert!(page.value::<bool>("document.querySelector('#run-summary').offsetParent === null").await);
+    });
+}
+
+/// Whether the details cover the pointer's column.
+const COVERS: &str = "(() => {
+    const [box, cursor] = ['.chart__details', '.chart__cursor'].map((s) => document.querySelector(s).getBoundingClientRect());
+    return box.height > 0 && box.left < cursor.left + 1 && box.right > cursor.left - 1 && box.top < cursor.bottom - 1; })()";
+
+#[test]
+fn details_never_cover_the_moment_under_the_pointer() {
+    tell("details_never_cover_the_moment_under_the_pointer", async |page| {
+        for (width, height) in [(1024, 768), (1280, 900), (1440, 900), (768, 1024), (390, 844)] {
+            page.resize((width, height)).await;
+            page.open(FITS).await;
+            page.script("document.querySelector('#chart').scrollIntoView({ block: 'center' })").await;
+            for x in [0.05, 0.3, 0.45, 0.49, 0.51, 0.55, 0.7, 0.95] {
+                let at = point_at(page, x, 0.4).await;
+                mouse(page, "mouseMoved", at, false).await;
+                page.until("the details are there", DETAILS).await;
+                let follows = format!(
+                    "Math.abs(document.querySelector('.chart__cursor').getBoundingClientRect().left - {}) < 8",
+                    at.0
+                );
+                page.until("the cursor follows", &follows).await;
+                assert!(!page.value::<bool>(COVERS).await, "{width} px: covers {x}");
+            }
+        }
+        page.resize((1280, 900)).await;
+        page.open(FITS).await;
+        // After a zoom, the details are those of the moment under the pointer.
+        for (from, to) in [(0.2, 0.5), (0.3, 0.52)] {
+            drag(page, from, to).await;
+            let (x, _) = point_at(page, to, 0.5).await;
+            let follows =
+                format!("Math.abs(document.querySelector('.chart__cursor').getBoundingClientRect().left - {x}) < 40");
+            page.until("the cursor is under the pointer", &follows).await;
+            assert!(!page.value::<bool>(COVERS).await, "after a zoom to {to}");
+            page.script("document.querySelector('#chart-reset').click()").await;
+        }
+        // The check detects a cover.
+        page.script("document.querySelector('.chart__details').style.cssText = 'left: 0; width: 100%'").await;
+        assert!(page.value::<bool>(COVERS).await);
+    });
+}

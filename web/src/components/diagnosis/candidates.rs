@@ -1,0 +1,39 @@
+//! The tensors that may have caused the message.
+
+use leptos::prelude::*;
+
+use crate::{
+    state::{diagnosis::Candidate, solving::Offer},
+    text::{self, say, t},
+};
+
+/// Renders the list, collapsed behind its title because usually one row matters. A batch size in the list selects that
+/// run.
+pub fn candidates(found: &[Candidate], take: Callback<Offer>) -> Option<AnyView> {
+    if found.is_empty() {
+        return None;
+    }
+    let row = |candidate: &Candidate| {
+        let exact = candidate.exact.then(|| view! { <span class="phases__badge">{t(text::TO_THE_DIGIT)}</span> });
+        let tensor = candidate.tensor.clone();
+        let runs = candidate.runs.iter().cloned().map(|(label, config)| {
+            let named = format!("{} {label}, {tensor}", t(text::USE_RUN));
+            let press = move |_| take.run(Offer { config: config.clone(), ..Offer::default() });
+            view! { <button type="button" class="button diagnose__run" aria-label=named on:click=press>{label}</button> }
+        });
+        let runs: Vec<_> = runs.collect();
+        view! {
+            <li class="diagnose__tensor"><code>{candidate.tensor.clone()}</code> " " {candidate.phase} " " {exact} {runs}</li>
+        }
+    };
+    let rows: Vec<_> = found.iter().map(row).collect();
+    Some(
+        view! {
+            <details class="panel diagnose__candidates">
+                <summary class="panel-title">{say(&text::candidates_counted(found.len()))}</summary>
+                <ol class="diagnose__tensors" data-testid="candidates">{rows}</ol>
+            </details>
+        }
+        .into_any(),
+    )
+}

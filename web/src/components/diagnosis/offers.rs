@@ -1,0 +1,52 @@
+//! The runs that would print the message, each with a button that selects it.
+
+use leptos::prelude::*;
+
+use crate::{
+    components::dynamic::part_of,
+    state::solving::{Offer, SearchProgress},
+    text::{self, t},
+};
+
+/// Renders the note while the search runs.
+pub fn searching(solved: RwSignal<SearchProgress>) -> impl IntoView {
+    part_of(
+        move || solved.with(|solved| solved.searching),
+        |searching| {
+            searching.then(|| {
+                view! { <p class="diagnose__hint" role="status" data-testid="searching">{t(text::SEARCHING)}</p> }
+            })
+        },
+    )
+}
+
+/// Renders the offers, or why there are none. `is_headed` is whether the page's headline already is that of the offers.
+pub fn offers(solved: &SearchProgress, is_headed: bool, take: Callback<Offer>) -> AnyView {
+    if solved.offers.is_empty() {
+        let headline = (!solved.headline.is_empty())
+            .then(|| view! { <p class="diagnose__hint" data-testid="unsolved">{solved.headline.clone()}</p> });
+        return headline.into_any();
+    }
+    let is_alone = solved.exact && solved.offers.len() == 1;
+    let row = |(index, offer): (usize, &Offer)| {
+        let (label, press) = (offer.label.clone(), offer.clone());
+        // The heading already names a single run.
+        let words = (!is_alone).then(|| view! { <span>{label.clone()}</span> });
+        let class = if index == 0 { "button button--primary" } else { "button" };
+        view! {
+            <li class="diagnose__offer">
+                {words}
+                <button type="button" class=class aria-label=format!("{} {label}", t(text::USE_RUN)) data-testid="use-run"
+                    on:click=move |_| take.run(press.clone())>{t(text::USE_RUN)}</button>
+            </li>
+        }
+    };
+    let rows: Vec<_> = solved.offers.iter().enumerate().map(row).collect();
+    let headline = (!is_headed).then(|| view! { <p data-testid="offers-title">{solved.headline.clone()}</p> });
+    view! {
+        {headline}
+        <ol class="diagnose__offers" data-testid="offers" data-exact=solved.exact.to_string()>{rows}</ol>
+        <p class="diagnose__hint">{t(text::NOT_YOUR_RUN)}</p>
+    }
+    .into_any()
+}

@@ -1,0 +1,77 @@
+//! Suggestions for a message without a config: the runs that would print it.
+
+use headroom_planner::{
+    oom::{
+        Message, PhaseHint,
+        solve::{Search, Solution, headline},
+    },
+    session::Options,
+};
+
+use super::format;
+use crate::text::say;
+
+/// A message whose run is searched for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OpenQuestion {
+    /// The message.
+    pub message: Message,
+    /// The phase that its traceback indicates.
+    pub hint: PhaseHint,
+    /// The GPU as the message describes it.
+    pub options: Options,
+    /// Whether a config is known and does not agree.
+    pub is_another_run: bool,
+}
+
+impl OpenQuestion {
+    /// The search; `None` if the figures do not suffice.
+    pub fn search(&self) -> Option<Search> {
+        Search::new(&self.message, self.hint, &self.options, true)
+    }
+}
+
+/// A run to select.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Offer {
+    /// A short description.
+    pub label: String,
+    /// The config.
+    pub config: String,
+    /// Whether it uses expandable segments.
+    pub expandable_segments: bool,
+    /// Whether it computes attention without a fused kernel.
+    pub math_attention: bool,
+}
+
+/// The progress of a search, and its results.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SearchProgress {
+    /// Whether the search is still running.
+    pub searching: bool,
+    /// The text above the offers, or why there are none; empty before the first offer.
+    pub headline: String,
+    /// Whether the offers reproduce every figure.
+    pub exact: bool,
+    /// The offers, best first.
+    pub offers: Vec<Offer>,
+}
+
+/// The solutions of a message in words.
+pub fn solved(solutions: &[Solution], of: &OpenQuestion, searching: bool) -> SearchProgress {
+    let headline = match searching && solutions.is_empty() {
+        true => String::new(),
+        false => say(&headline(solutions, &of.message)),
+    };
+    let exact = solutions.first().is_some_and(Solution::is_exact);
+    SearchProgress { searching, headline, exact, offers: solutions.iter().map(offer).collect() }
+}
+
+fn offer(solution: &Solution) -> Offer {
+    Offer {
+        label: say(&solution.described(format::size)),
+        config: solution.config(),
+        expandable_segments: solution.options.expandable_segments,
+        math_attention: solution.options.attention == headroom_planner::train_config::Attention::Math,
+    }
+}
