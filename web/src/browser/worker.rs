@@ -106,7 +106,7 @@ fn started(hear: impl Fn(Result<String, String>) + Clone + 'static) -> Option<Wo
         let message = message.filter(|message| !message.is_empty());
         hear(Err(message.unwrap_or_else(|| format!("{}: {SCRIPT}", event.type_()))));
     });
-    // The closures are leaked, because the worker may call them until the page closes.
+    // The browser owns the closures. It frees them after `stop`, through the FinalizationRegistry of wasm-bindgen.
     worker.set_onmessage(Some(on_message.into_js_value().unchecked_ref()));
     worker.set_onerror(Some(on_error.into_js_value().unchecked_ref()));
     Some(worker)
