@@ -15,7 +15,7 @@ mod process;
 #[cfg(unix)]
 mod unix;
 #[cfg(unix)]
-pub use detach_unix::{CAN_ASK_TO_END, CAN_RELAY, apart, ask_to_end, hand_on, name_process, own_session};
+pub use detach_unix::{CAN_RELAY, apart, hand_on, name_process, own_session, terminate};
 #[cfg(unix)]
 pub use unix::{
     ChildSupervisor, end_by_signal, ending, hang_up, identity, is_hung_up, is_same, our_outputs, pipe, screen,
@@ -24,7 +24,7 @@ pub use unix::{
 #[cfg(windows)]
 mod windows;
 #[cfg(windows)]
-pub use detach_windows::{CAN_ASK_TO_END, CAN_RELAY, apart, ask_to_end, hand_on, name_process, own_session};
+pub use detach_windows::{CAN_RELAY, apart, hand_on, name_process, own_session, terminate};
 #[cfg(windows)]
 pub use windows::{
     ChildSupervisor, end_by_signal, ending, hang_up, identity, is_hung_up, is_same, our_outputs, pipe, screen,

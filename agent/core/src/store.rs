@@ -47,7 +47,7 @@ use crate::{
     platform::Process,
 };
 pub use alerts::StoredAlert;
-pub use archive::{Archive, ArchivedGpu, StopTarget};
+pub use archive::{Archive, ArchivedGpu, StopRequest};
 pub use backup::BackupError;
 use file::HistoryFile;
 use keep::FULL_MS;

@@ -26,6 +26,7 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError,
         mpsc::{Receiver, SyncSender, sync_channel},
     },
+    time::Duration,
 };
 
 use headroom_protocol::{
@@ -41,7 +42,7 @@ use headroom_agent_core::{
     clock::now_ms,
     logging::RUNS,
     platform::{self, Process},
-    store::{Archive, StopTarget, Store},
+    store::{Archive, StopRequest, Store},
 };
 use headroom_train::{checkpoint, device::DeviceSpec, stop};
 use headroom_watch::{new_id, run_folder};
@@ -182,7 +183,7 @@ impl RunManager {
     }
 
     /// Stops a run after its iteration and a checkpoint. Removes a queued run. A second request ends the run at once;
-    /// within 30 s after the first it has no effect. This needs no training folder.
+    /// within 30 s after the first it has no effect. This needs no training folder. A request that fails leaves no trace.
     ///
     /// # Errors
     /// The run does not exist, was not started by the agent, or has ended. History cannot be used, or the run's
@@ -191,17 +192,16 @@ impl RunManager {
         let inner = &self.0;
         let now_ms = now_ms();
         let run = inner.archive.run(id)?;
-        // No process ID is known of a trainer that outlived its watcher, so only the file reaches it.
         if inner.outlives_its_watcher(&run) {
-            ask_by_file(&own_folder(&run)?, false)?;
+            stop_orphan(&own_folder(&run)?)?;
             return Ok(run);
         }
-        match inner.archive.stop(id, now_ms)? {
-            StopTarget::Runs { before_ms: Some(before_ms), .. } if now_ms.saturating_sub(before_ms) < STOP_MS => {}
-            StopTarget::Runs { watcher, before_ms } => inner.ask_to_end(id, watcher.as_ref(), before_ms.is_some())?,
-            StopTarget::Waited => inner.waker.ring(),
-        }
-        tracing::info!(target: RUNS, run = id, "a run was asked to end");
+        inner.archive.stop(id, now_ms, |StopRequest { watcher, first_ms }| match first_ms {
+            Some(first_ms) if now_ms.saturating_sub(first_ms) < STOP_MS => Ok(()),
+            _ => inner.request_stop(&run, watcher.as_ref(), first_ms.is_some()),
+        })?;
+        inner.waker.ring();
+        tracing::info!(target: RUNS, run = id, "a run was requested to stop");
         Ok(inner.archive.run(id)?)
     }
 
@@ -227,7 +227,7 @@ impl RunManager {
         }
         if inner.outlives_its_watcher(&run) {
             // The orphaned trainer saves and ends, which frees the device for the resumed run.
-            ask_by_file(&folder, false)?;
+            request_stop_by_file(&folder, false)?;
         }
         let order = run.order.clone().unwrap_or_default();
         can_train(&inner.devices(), order.device.as_deref().unwrap_or_default())?;
@@ -274,20 +274,12 @@ impl RunManagerState {
         self.children.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks the process of a run to end. Uses a signal if the system has one and the watcher is known, and otherwise
-    /// the file that the run polls.
-    fn ask_to_end(&self, id: &str, watcher: Option<&Process>, is_again: bool) -> Result<(), Error> {
-        if platform::CAN_ASK_TO_END {
-            if let Some(watcher) = watcher {
-                watcher.ask_to_end();
-                return Ok(());
-            }
-            if let Some(child) = self.children().get(id) {
-                platform::ask_to_end(child);
-                return Ok(());
-            }
-        }
-        ask_by_file(&own_folder(&self.archive.run(id)?)?, is_again)
+    /// Requests that a run stops. Sends a signal to its watcher; where that is not possible, writes the file that the
+    /// run polls.
+    fn request_stop(&self, run: &Run, watcher: Option<&Process>, at_once: bool) -> Result<(), Error> {
+        let is_signalled =
+            watcher.map_or_else(|| self.children().get(&run.id).is_some_and(platform::terminate), Process::terminate);
+        if is_signalled { Ok(()) } else { request_stop_by_file(&own_folder(run)?, at_once) }
     }
 
     /// Whether the trainer of a lost run may still be active: a process holds the lock of the run's device. That can be
@@ -334,9 +326,18 @@ impl RunManagerState {
     }
 }
 
-/// Asks a run to end by the stop file in its directory.
-fn ask_by_file(folder: &Path, at_once: bool) -> Result<(), Error> {
-    stop::ask(&run_dir::stop(folder), at_once).map_err(|error| Error::Folder { folder: folder.to_owned(), error })
+/// Requests that a run stops, by the stop file in its directory.
+fn request_stop_by_file(folder: &Path, at_once: bool) -> Result<(), Error> {
+    stop::request(&run_dir::stop(folder), at_once).map_err(|error| Error::Folder { folder: folder.to_owned(), error })
+}
+
+/// Stops a trainer that outlived its watcher. Its process ID is unknown, so only the file reaches it. As for other
+/// runs, a request within [`STOP_MS`] after the first has no effect, and a later one ends the run at once.
+fn stop_orphan(folder: &Path) -> Result<(), Error> {
+    match stop::age(&run_dir::stop(folder)) {
+        Some(age) if age < Duration::from_millis(STOP_MS) => Ok(()),
+        age => request_stop_by_file(folder, age.is_some()),
+    }
 }
 
 /// Rejects a device that exists and cannot train.

@@ -31,8 +31,14 @@ const ENDED_AT_ONCE: i32 = 1;
 ///
 /// # Errors
 /// The file cannot be written.
-pub fn ask(file: &Path, at_once: bool) -> io::Result<()> {
+pub fn request(file: &Path, at_once: bool) -> io::Result<()> {
     fs::write(file, if at_once { AT_ONCE } else { b"" })
+}
+
+/// Returns the time since the last request; `None` without a request. It is zero if the clock was set back.
+pub fn age(file: &Path) -> Option<Duration> {
+    let requested = fs::metadata(file).and_then(|metadata| metadata.modified()).ok()?;
+    Some(requested.elapsed().unwrap_or_default())
 }
 
 /// Withdraws a request, for example before the run is resumed.

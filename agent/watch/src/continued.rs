@@ -301,7 +301,7 @@ impl ContinuedRun {
                 }
             }
             if let (Some(process), true) = (&self.process, is_stop_requested()) {
-                process.ask_to_end();
+                process.terminate();
             }
             let time = |next: &Option<SpoolRead>| match next {
                 Some(SpoolRead::Output(time_ms, _)) => Some(*time_ms),

@@ -10,9 +10,6 @@ use rustix::{
     process::{Pid, Signal, kill_process, setsid},
 };
 
-/// Whether a signal can request a program's end.
-pub const CAN_ASK_TO_END: bool = true;
-
 /// Whether a detached program can pass a child's output on to this terminal.
 pub const CAN_RELAY: bool = true;
 
@@ -42,8 +39,8 @@ pub fn hand_on(file: &File) {
     let _ = fcntl_setfd(file, FdFlags::empty());
 }
 
-/// Requests that a child ends.
-pub fn ask_to_end(child: &Child) {
+/// Sends SIGTERM to a child and returns whether it was sent.
+pub fn terminate(child: &Child) -> bool {
     // The process id is valid until the child has been waited for.
-    let _ = kill_process(Pid::from_child(child), Signal::TERM);
+    kill_process(Pid::from_child(child), Signal::TERM).is_ok()
 }

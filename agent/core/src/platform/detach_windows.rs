@@ -6,9 +6,6 @@ use std::{
     process::{Child, Command},
 };
 
-/// Whether a signal can request a program's end: Ctrl-C reaches only the programs of one console.
-pub const CAN_ASK_TO_END: bool = false;
-
 /// Whether a detached program can pass a child's output on: without a console it has nothing to write to.
 pub const CAN_RELAY: bool = false;
 
@@ -29,5 +26,7 @@ pub fn own_session() {}
 /// Does nothing: Windows does not support it, and the file is not inherited.
 pub fn hand_on(_: &File) {}
 
-/// Does nothing: Windows does not support it.
-pub fn ask_to_end(_: &Child) {}
+/// Returns `false`: Windows has no signal that a program without a console receives.
+pub fn terminate(_: &Child) -> bool {
+    false
+}

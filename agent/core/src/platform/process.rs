@@ -26,23 +26,27 @@ impl Process {
         Some(Self { pid, began: Stat::of(pid)?.began, place: place()? })
     }
 
-    /// Sends the process SIGTERM. Does nothing if it has ended or its id now belongs to another process.
-    pub fn ask_to_end(&self) {
+    /// Sends SIGTERM to the process and returns whether it was sent. Sends nothing if the process has ended, if its ID
+    /// now belongs to another process, or if the system has no such signal.
+    pub fn terminate(&self) -> bool {
         #[cfg(target_os = "linux")]
         {
             use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
-            let Some(pid) = i32::try_from(self.pid).ok().and_then(Pid::from_raw) else { return };
+            let Some(pid) = i32::try_from(self.pid).ok().and_then(Pid::from_raw) else { return false };
             // Opened before the check, so that the handle cannot refer to a later process with the same id.
             let held = pidfd_open(pid, PidfdFlags::empty());
             if self.lives() != Some(true) {
-                return;
+                return false;
             }
-            let _ = match held {
+            let sent = match held {
                 Ok(held) => pidfd_send_signal(held, Signal::TERM),
                 // Linux before 5.3 has no pidfd.
                 Err(_) => kill_process(pid, Signal::TERM),
             };
+            sent.is_ok()
         }
+        #[cfg(not(target_os = "linux"))]
+        false
     }
 
     /// Returns whether the process runs; `None` if that cannot be known from here.

@@ -30,7 +30,7 @@ use super::{
     rows, samples,
 };
 
-pub use run_queue::StopTarget;
+pub use run_queue::StopRequest;
 
 /// Maximum number of telemetry moments per request: all that is kept at full rate.
 const MOMENTS_MAX: usize = 36_000;

@@ -1,6 +1,9 @@
 //! Tests of orders with a real history: accepted and rejected orders, and their effects. No scheduler runs here.
 
-use std::{slice, thread, time::Instant};
+use std::{
+    slice, thread,
+    time::{Instant, SystemTime},
+};
 
 use headroom_protocol::message::Message;
 use tempfile::TempDir;
@@ -301,12 +304,43 @@ fn unreachable_run_is_stopped_by_file() {
     // A request repeated immediately has no further effect.
     place.run_manager.stop(&run.id).expect("it runs");
     assert_eq!(fs::read(&file).expect("it is there"), b"");
-    place.run_manager.0.ask_to_end(&run.id, None, true).expect("it runs");
+    place.run_manager.0.request_stop(&run, None, true).expect("it runs");
     assert_eq!(fs::read(&file).expect("it is there"), b"now");
-    // Without the run's directory, the stop file cannot be written.
-    fs::remove_dir_all(own_folder(&run).expect("a folder")).expect("removed");
-    let refused = place.run_manager.0.ask_to_end(&run.id, None, false).expect_err("it is gone");
-    assert!(matches!(refused, Error::Folder { .. }), "{refused}");
+}
+
+#[test]
+fn stop_that_cannot_be_delivered_is_not_recorded() {
+    let place = TestData::new();
+    let run = place.order(&of("fox.py")).expect("there is room");
+    place.store.archive().claim(&run.id, None, 1).expect("history");
+    let folder = own_folder(&run).expect("a folder");
+    let moved = folder.with_extension("moved");
+    fs::rename(&folder, &moved).expect("moved");
+    for _ in 0..2 {
+        let refused = place.run_manager.stop(&run.id).expect_err("the stop file cannot be written");
+        assert!(matches!(refused, Error::Folder { .. }), "{refused}");
+    }
+    fs::rename(&moved, &folder).expect("moved back");
+    // If the refused requests were recorded, this one would count as a repetition without effect.
+    place.run_manager.stop(&run.id).expect("it runs");
+    assert_eq!(fs::read(run_dir::stop(&folder)).expect("it is there"), b"");
+}
+
+#[test]
+fn second_stop_of_an_orphaned_trainer_ends_it_at_once() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = run_dir::stop(folder.path());
+    // The second request follows immediately.
+    for _ in 0..2 {
+        stop_orphan(folder.path()).expect("a writable folder");
+        assert_eq!(fs::read(&file).expect("it is there"), b"");
+    }
+    let before = SystemTime::now() - Duration::from_millis(STOP_MS);
+    File::options().write(true).open(&file).and_then(|file| file.set_modified(before)).expect("a writable file");
+    for _ in 0..2 {
+        stop_orphan(folder.path()).expect("a writable folder");
+        assert_eq!(fs::read(&file).expect("it is there"), b"now");
+    }
 }
 
 #[test]

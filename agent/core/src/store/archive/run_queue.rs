@@ -14,18 +14,13 @@ use crate::{
     store::run_queue::{self, Training},
 };
 
-/// Result of a stop request.
+/// A stop request for a running run.
 #[derive(Debug)]
-pub enum StopTarget {
-    /// The run was queued, and has been removed from the queue.
-    Waited,
-    /// The run is running.
-    Runs {
-        /// Process of the watcher, if the system reports it.
-        watcher: Option<Process>,
-        /// Time of the first stop request; `None` if this is the first.
-        before_ms: Option<u64>,
-    },
+pub struct StopRequest {
+    /// Process of the watcher, if the system reports it.
+    pub watcher: Option<Process>,
+    /// Time of the first request; `None` if this is the first.
+    pub first_ms: Option<u64>,
 }
 
 impl Archive {
@@ -76,24 +71,30 @@ impl Archive {
         self.run(id)
     }
 
-    /// Requests the end of a run. A queued run ends immediately; the caller must signal a running one.
+    /// Stops a run. A queued run ends immediately. `deliver` sends the request to a running one; the request is recorded
+    /// only if that succeeds, and concurrent requests are delivered one after the other.
     ///
     /// # Errors
-    /// The run does not exist, is not the agent's or has ended, or history cannot be written.
-    pub fn stop(&self, id: &str, now_ms: u64) -> Result<StopTarget, Error> {
+    /// The run does not exist, is not the agent's or has ended, history cannot be written, or `deliver` fails.
+    pub fn stop<E: From<Error>>(
+        &self,
+        id: &str,
+        now_ms: u64,
+        deliver: impl FnOnce(StopRequest) -> Result<(), E>,
+    ) -> Result<(), E> {
         self.change_training(id, |transaction, run, training| {
             if run.status.has_ended() {
                 return Err(ChangeError::No(Error::HasEnded(id.to_owned())));
             }
             if training.is_queued {
-                status(transaction, id, RunStatus::unqueued(), now_ms)?;
-                return Ok(StopTarget::Waited);
+                return status(transaction, id, RunStatus::unqueued(), now_ms).map(Ok);
             }
-            if training.stopping_ms.is_none() {
+            let delivered = deliver(StopRequest { watcher: training.watcher, first_ms: training.stopping_ms });
+            if delivered.is_ok() && training.stopping_ms.is_none() {
                 happened(transaction, Some(id), &EventKind::RunStopping, now_ms)?;
             }
-            Ok(StopTarget::Runs { watcher: training.watcher, before_ms: training.stopping_ms })
-        })
+            Ok(delivered)
+        })?
     }
 
     /// Removes a run from the queue for its watcher, which starts the run. Returns the run, or `None` if it is not
