@@ -12,7 +12,7 @@ use headroom_text::{self as text, Text, decimal};
 
 /// Maximum size tested; real batches stay below it.
 pub(super) const MAX_BATCH_SIZE: u64 = 1 << 16;
-/// Maximum number of sizes tested one by one above the result of the bisection.
+/// Number of sizes tested one by one above the largest that is certain to fit.
 const MAX_NEIGHBOURS: u64 = 16;
 
 /// A size that fails below a size that fits.
@@ -113,9 +113,13 @@ impl Adviser<'_> {
             (_, true) => last,
             (false, false) => 0,
         };
-        let above = largest + 1..=last.min(largest.saturating_add(MAX_NEIGHBOURS));
-        largest = above.clone().rev().find(|size| looks.at(*size).is_certain).unwrap_or(largest);
-        let above = largest + 1..=*above.end();
+        let above = loop {
+            let above = largest + 1..=last.min(largest.saturating_add(MAX_NEIGHBOURS));
+            match above.clone().rev().find(|size| looks.at(*size).is_certain) {
+                Some(size) => largest = size,
+                None => break above,
+            }
+        };
         let may_fit: Vec<u64> = above.filter(|size| looks.at(*size).fits).collect();
         let gap = may_fit.iter().rev().find_map(|fits| {
             let fails = fits.checked_sub(1).filter(|fails| *fails > largest && !looks.at(*fails).fits)?;

@@ -116,6 +116,15 @@ fn the_largest_batch_size_is_certain_and_the_same_from_any_start() {
     assert!(left("", &options, 12).1 >= 0 && left("", &options, 13).1 < 0);
 }
 
+/// The bisection ends below 73, the largest size that is certain; 74 to 77 may fit.
+#[test]
+fn sizes_that_may_fit_are_searched_from_the_largest() {
+    let options = Options { vram_bytes: Some(8 * GIB), ..Options::default() };
+    let text = "n_layer = 6\nn_head = 6\nn_embd = 384\nblock_size = 256\ncompile = True\n";
+    let found = ask(&format!("{text}batch_size = 1\n"), &options).1.batch_sizes;
+    assert_eq!((found.largest, found.may_fit.as_slice()), (Some(73), &[74, 75, 76, 77][..]));
+}
+
 #[test]
 fn neighbours_read_as_a_range() {
     let said = |may_fit: &[u64]| BatchSizes { may_fit: may_fit.to_vec(), ..BatchSizes::default() }.may_fit_text();
