@@ -4,7 +4,7 @@ use super::{root, tidy};
 use std::process::Command;
 
 /// Number of latest commits that are checked. Earlier ones were written before the rule.
-const COMMITS: &str = "100";
+const COMMITS: &str = "50";
 /// Maximum length of a subject, in characters.
 const SUBJECT_MAX: usize = 72;
 
