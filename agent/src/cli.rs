@@ -48,37 +48,26 @@ pub enum Error {
     /// Invalid usage.
     #[error(transparent)]
     Usage(#[from] UsageError),
-    /// An error of `plan`.
     #[error(transparent)]
     Plan(#[from] plan::Error),
-    /// An error of `data`.
     #[error(transparent)]
     Data(#[from] data::Error),
-    /// An error of `doctor`.
     #[error(transparent)]
     Doctor(#[from] doctor::Error),
-    /// An error of `serve`.
     #[error(transparent)]
     Serve(#[from] serve::Error),
-    /// An error of `token`.
     #[error(transparent)]
     Token(#[from] token::Error),
-    /// An error of `export`.
     #[error(transparent)]
     Export(#[from] export::Error),
-    /// An error of `sample`.
     #[error(transparent)]
     Sample(#[from] sample::Error),
-    /// An error of `train`.
     #[error(transparent)]
     Train(#[from] train::Error),
-    /// An error of `watch`.
     #[error(transparent)]
     Watch(#[from] watch::Error),
-    /// An error of `runs`.
     #[error(transparent)]
     Runs(#[from] runs::Error),
-    /// An error of `man`.
     #[error(transparent)]
     Man(#[from] man::Error),
     /// The output cannot be written.

@@ -31,7 +31,6 @@ pub enum Effort {
 /// A model that generates text.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Model {
-    /// Its name in reports.
     pub name: &'static str,
     /// The model's shape.
     pub shape: GptShape,

@@ -42,7 +42,6 @@ pub use headroom_planner::gpt::buffers::Storage;
 #[derive(Clone, Debug, PartialEq, Error)]
 #[error("{}", self.text())]
 pub enum DecodeError {
-    /// A tensor is too large to plan.
     #[error(transparent)]
     Plan(#[from] TensorTooLarge),
     /// The model exceeds the address space.
@@ -114,7 +113,6 @@ impl DecodeError {
 /// A buffer of the decoder, planned and actual.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BufferReport {
-    /// The planned buffer.
     pub planned: Buffer,
     /// The bytes that were allocated.
     pub allocated_bytes: u64,

@@ -35,7 +35,6 @@ impl Stream {
         Self { seed, name, position: 0 }
     }
 
-    /// The seed.
     #[must_use]
     pub const fn seed(&self) -> u64 {
         self.seed

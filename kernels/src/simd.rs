@@ -118,7 +118,6 @@ impl Level {
         }
     }
 
-    /// The name, for reports.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Portable => "portable",

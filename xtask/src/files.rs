@@ -78,7 +78,6 @@ pub fn digest(files: &[PathBuf], settings: &str) -> Result<String> {
     Ok(format!("{:016x}", hasher.finish()))
 }
 
-/// Returns a digest of the files' contents.
 pub fn digest_of_contents(files: &[PathBuf]) -> Result<String> {
     let mut hasher = DefaultHasher::new();
     for file in files {

@@ -47,7 +47,6 @@ impl Packages {
         if packages.is_empty() { Err(Failure::new("`cargo metadata` lists no package")) } else { Ok(Self(packages)) }
     }
 
-    /// Returns all packages.
     pub fn all(&self) -> impl Iterator<Item = &Package> {
         self.0.iter()
     }

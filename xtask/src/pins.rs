@@ -26,7 +26,6 @@ pub struct Pin {
     pub version: &'static str,
     /// The program or file that the package provides.
     pub brings: &'static str,
-    /// The source.
     pub source: Source,
     /// Its purpose, for display.
     pub why: &'static str,

@@ -24,7 +24,6 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// Returns its Python.
     pub fn python(&self) -> PathBuf {
         self.programs.join("python").with_extension(std::env::consts::EXE_EXTENSION)
     }

@@ -24,7 +24,6 @@ const LAZY_MODULE_BYTES_MAX: usize = 250_000;
 const EMBEDDING_SCRIPT: &str = "headroom-calculator.js";
 const EMBEDDING_SCRIPT_BYTES_MAX: usize = 3_000;
 
-/// One file of the page.
 struct PageFile {
     /// Its path in `dist`, with forward slashes.
     name: String,

@@ -13,7 +13,6 @@ use super::{
 pub enum Words {
     /// No arguments.
     None,
-    /// Files.
     Files,
     /// A name that cannot be completed.
     Name,
@@ -48,7 +47,6 @@ pub struct Command {
     pub takes_settings: bool,
     /// Kind of the positional arguments.
     pub words: Words,
-    /// Subcommands.
     pub subcommands: &'static [&'static Self],
     /// Additional notes, preformatted.
     pub notes: &'static str,

@@ -64,7 +64,6 @@ pub enum Error {
     /// The output file cannot be written.
     #[error("cannot write {}: {error}", file.display())]
     Write {
-        /// Path of the file.
         file: PathBuf,
         /// What the system reports.
         error: io::Error,

@@ -20,7 +20,6 @@ pub enum Ink {
     Fits,
     /// A negative answer, and memory beyond the GPU's capacity.
     DoesNotFit,
-    /// A heading.
     Heading,
     /// Secondary text.
     Quiet,
@@ -55,9 +54,7 @@ pub enum ColorChoice {
     /// On a terminal, unless the environment overrides it.
     #[default]
     Auto,
-    /// Always.
     Always,
-    /// Never.
     Never,
 }
 
@@ -91,7 +88,6 @@ fn is_coloured(when: ColorChoice, is_terminal: bool, variable: impl Fn(&str) -> 
 /// Output style.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Style {
-    /// Whether to colour.
     pub colour: bool,
     /// Whether characters beyond ASCII can be displayed.
     pub unicode: bool,

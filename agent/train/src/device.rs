@@ -11,7 +11,6 @@ pub enum DeviceSpec {
     /// The first usable GPU, otherwise the CPU.
     #[default]
     Auto,
-    /// The CPU.
     Cpu,
     /// A GPU by the driver's index, or the first usable one without an index.
     Cuda(Option<u32>),

@@ -30,7 +30,6 @@ use headroom_agent_core::telemetry;
 pub enum GpuError {
     /// An error of the CUDA driver or of the GPU.
     Cuda {
-        /// The error.
         error: Box<CudaError>,
         /// Other processes on the GPU, if memory ran out.
         holders: Vec<Process>,
@@ -137,7 +136,6 @@ pub struct SelectedGpu {
 pub enum TrainDevice {
     /// The CPU, and the reason why no GPU was chosen, if one was considered.
     Cpu(Option<String>),
-    /// A GPU.
     Gpu(Box<SelectedGpu>),
 }
 

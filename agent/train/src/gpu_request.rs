@@ -21,7 +21,6 @@ pub struct GpuRequest<'a> {
     pub is_float32: bool,
     /// The recomputation level of every block. `None` leaves the choice to the planner.
     pub recompute: Option<Recompute>,
-    /// The attention backend.
     pub attention_backend: AttentionBackend,
     /// The run's directory. The choice of libraries is saved there beside the checkpoint, so that a resumed run uses
     /// the same ones.

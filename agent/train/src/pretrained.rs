@@ -73,10 +73,7 @@ pub enum TokenizerError {
 #[error("{}", self.text())]
 pub enum PretrainedError {
     /// The directory has no weights.
-    NoWeights {
-        /// The directory.
-        dir: PathBuf,
-    },
+    NoWeights { dir: PathBuf },
     /// The file of the weights, or the config beside it, cannot be read.
     Read {
         /// The system's error.

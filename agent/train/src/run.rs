@@ -114,7 +114,6 @@ pub struct Step {
     pub time_left: Duration,
 }
 
-/// Outcome of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunOutcome {
     /// The run completed.

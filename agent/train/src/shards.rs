@@ -19,7 +19,6 @@ pub const INDEX_FILE: &str = "model.safetensors.index.json";
 const INDEX_END: &str = ".safetensors.index.json";
 /// Maximum size of an index in bytes.
 const INDEX_BYTES_MAX: u64 = MAX_HEADER_BYTES;
-/// Maximum number of shards.
 const SHARDS_MAX: usize = 1024;
 /// Characters of a name in a message.
 const SHOWN_CHARS: usize = 80;
@@ -30,7 +29,6 @@ pub enum ShardsError {
     /// The index cannot be read.
     #[error("cannot read {}: {error}", .index.display())]
     Index {
-        /// Path of the index.
         index: PathBuf,
         /// The system's error.
         error: io::Error,
@@ -38,7 +36,6 @@ pub enum ShardsError {
     /// The index is not a valid index.
     #[error("cannot read {}: {why}", .index.display())]
     Invalid {
-        /// Path of the index.
         index: PathBuf,
         /// The cause.
         why: String,
@@ -46,7 +43,6 @@ pub enum ShardsError {
     /// The index has a path instead of a file name.
     #[error("cannot read {}: the shard {name:?} is not a file name in the same folder", .index.display())]
     NotPlain {
-        /// Path of the index.
         index: PathBuf,
         /// The name, shortened.
         name: String,
@@ -54,7 +50,6 @@ pub enum ShardsError {
     /// A shard is missing.
     #[error("cannot read {}: its shard {name} is missing", .index.display())]
     Missing {
-        /// Path of the index.
         index: PathBuf,
         /// File name of the shard.
         name: String,

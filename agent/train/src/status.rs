@@ -49,7 +49,6 @@ pub enum Status {
         /// Levels and their blocks.
         what: Message,
     },
-    /// The program ends.
     Ended(ProgramEnd),
     /// An entry of a later version.
     #[serde(other)]
@@ -70,7 +69,6 @@ pub struct ProgramEnd {
     /// Iteration of the last checkpoint. `None` without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint: Option<u64>,
-    /// Reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<Message>,
 }

@@ -24,7 +24,6 @@ use super::{
 use headroom_agent_core::platform::{ChildSupervisor, is_same, our_outputs, pipe, screen};
 use headroom_train::output;
 
-/// Path of one stream.
 #[derive(Debug)]
 struct StreamPath {
     from: File,

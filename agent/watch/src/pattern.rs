@@ -37,7 +37,6 @@ pub struct Pattern {
     first: Option<Iteration>,
 }
 
-/// Figures of a line.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LineFigures {
     /// Iterations; two if the second determines the duration of the first.

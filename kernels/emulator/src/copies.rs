@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 
-/// Bytes of one copy.
 pub const COPY_BYTES: u64 = 16;
 
 /// An asynchronous copy.

@@ -62,7 +62,6 @@ pub enum FaultKind {
     /// An access at an address that is not a multiple of its size.
     #[error("an access of {bytes} bytes at {address:#x}, which is no multiple of that")]
     Misaligned {
-        /// The address.
         address: u64,
         /// The access's size in bytes.
         bytes: u32,
@@ -124,7 +123,6 @@ pub enum FaultKind {
     /// A kernel needs more shared memory than its launch provides.
     #[error("its shared memory takes {needs_bytes} bytes, and the launch gave {given_bytes}")]
     SharedMemory {
-        /// The bytes that it needs.
         needs_bytes: u64,
         /// The bytes that the launch provides.
         given_bytes: u64,

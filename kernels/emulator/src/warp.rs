@@ -10,7 +10,6 @@ pub const LANES: usize = 32;
 pub struct SourceLine {
     /// The file's path, as passed to the compiler.
     pub file: &'static CStr,
-    /// The line number.
     pub line: u32,
 }
 

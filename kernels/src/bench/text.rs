@@ -14,7 +14,6 @@ pub const PROMPT: u32 = 64;
 pub struct TextSpeed {
     /// The number of rounds, each of which starts a new text.
     pub rounds: usize,
-    /// Tokens of the prompt.
     pub prompt_tokens: u32,
     /// Tokens of the prompt per second, in the median round.
     #[serde(serialize_with = "significant")]

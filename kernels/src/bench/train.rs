@@ -16,7 +16,6 @@ use crate::{
 /// A model to train, and the amount of work.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Case {
-    /// Its name in reports.
     pub name: &'static str,
     /// The model's shape.
     pub shape: GptShape,

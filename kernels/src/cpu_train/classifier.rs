@@ -11,7 +11,6 @@ use super::{
 /// The classifier's inputs and outputs, without gradients.
 #[derive(Debug)]
 pub struct Classifier<'a> {
-    /// The thread pool.
     pub thread_pool: &'a ThreadPool,
     /// The logits of a chunk, (chunk, V); a workspace.
     pub logits: &'a mut [f32],

@@ -20,7 +20,6 @@ pub fn add_dropped(residual: &mut [f32], branch: &[f32], bias: Option<&[f32]>, d
     });
 }
 
-/// Adds a bias to each row.
 pub fn add_bias(rows: &mut [f32], bias: &[f32]) {
     vectorized!({
         rows.chunks_exact_mut(bias.len()).for_each(|row| row.iter_mut().zip(bias).for_each(|(x, b)| *x += b));

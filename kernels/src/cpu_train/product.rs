@@ -12,7 +12,6 @@ use super::thread_pool::{DisjointSlice, ThreadPool};
 pub struct Mat<'a> {
     /// A slice that contains the elements.
     pub data: &'a [f32],
-    /// The number of rows.
     pub rows: usize,
     /// The number of columns.
     pub cols: usize,

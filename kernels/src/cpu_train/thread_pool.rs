@@ -214,7 +214,6 @@ const GRAIN: usize = 8;
 /// A thread runs one task at a time, so its scratch buffer belongs to that task.
 #[derive(Clone, Copy, Debug)]
 pub struct Workers<'a> {
-    /// The thread pool.
     pub thread_pool: &'a ThreadPool,
     scratch: DisjointSlice<'a>,
     len: usize,

@@ -93,7 +93,6 @@ impl Trainer {
         })
     }
 
-    /// The planned buffers.
     #[must_use]
     pub fn planned(&self) -> &Buffers {
         &self.planned
@@ -111,7 +110,6 @@ impl Trainer {
         &self.layout
     }
 
-    /// The thread pool.
     #[must_use]
     pub fn thread_pool(&self) -> &ThreadPool {
         &self.thread_pool
@@ -186,7 +184,6 @@ impl Trainer {
         self.buffers.losses.iter().map(|&loss| f64::from(loss)).sum::<f64>() / targets.len() as f64
     }
 
-    /// The norm of all gradients.
     #[must_use]
     pub fn gradient_norm(&self) -> f64 {
         adamw::norm(&self.thread_pool, &self.grads)

@@ -81,7 +81,6 @@ impl CublasLt {
         Self { found, gemm_backend, chosen: Mutex::new(chosen) }
     }
 
-    /// The loaded library.
     #[must_use]
     pub fn found(&self) -> &LoadedLibrary {
         &self.found

@@ -139,7 +139,6 @@ pub fn room_elsewhere(
 /// Why the workspace on an absent GPU is unknown.
 #[derive(Debug, Error)]
 pub enum ElsewhereError {
-    /// The library was rejected.
     #[error("{0}")]
     Library(RejectedLibrary),
     /// The library failed.
@@ -182,7 +181,6 @@ impl Cudnn {
         Self { found, kept, state: Mutex::new(state) }
     }
 
-    /// The loaded library.
     #[must_use]
     pub fn found(&self) -> &LoadedLibrary {
         &self.found

@@ -18,9 +18,7 @@ use super::{
 /// Memory of a GPU in bytes, over all processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Memory {
-    /// Free bytes.
     pub free_bytes: u64,
-    /// Total bytes.
     pub total_bytes: u64,
 }
 

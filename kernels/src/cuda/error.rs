@@ -34,7 +34,6 @@ pub enum CudaError {
     NoSuchGpu {
         /// Requested index.
         index: u32,
-        /// Number of GPUs.
         n_gpus: u32,
     },
     /// The GPU lacks instructions that the kernels use.
@@ -53,7 +52,6 @@ pub enum CudaError {
     },
     /// The GPU is out of memory for an allocation.
     OutOfDeviceMemory {
-        /// Requested bytes.
         requested_bytes: u64,
         /// Free bytes at that time.
         free_bytes: u64,
@@ -178,7 +176,6 @@ pub enum CudaError {
     TooLarge {
         /// Description of the number.
         what: &'static str,
-        /// Value of the number.
         value: u64,
     },
 }
@@ -306,7 +303,6 @@ pub enum Culprit {
     Kernel(&'static str),
     /// One of the kernels launched since the last synchronization.
     Among {
-        /// Number of launches.
         launches: u64,
         /// The latest kernel.
         last: &'static str,

@@ -20,7 +20,6 @@ pub struct Gpu {
     pub capability: Capability,
     /// Total memory in bytes.
     pub total_bytes: u64,
-    /// Number of multiprocessors.
     pub multiprocessors: u32,
     /// Maximum shared memory per block in bytes, for kernels that opt in to more than the default 48 KiB.
     pub shared_bytes_max: u64,
@@ -65,7 +64,6 @@ pub fn gpus() -> Result<Vec<Gpu>, CudaError> {
     if gpus.is_empty() { Err(CudaError::NoGpu) } else { Ok(gpus) }
 }
 
-/// Returns the GPU at an index of [`gpus`].
 pub(super) fn gpu(index: u32) -> Result<(Gpu, GpuHandle), CudaError> {
     let n_gpus = calls::n_gpus()?;
     if n_gpus == 0 {

@@ -79,7 +79,6 @@ impl<V: fmt::Display> fmt::Display for LoadedLibrary<V> {
 /// A candidate library that was rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RejectedLibrary {
-    /// Path of the library.
     pub library: PathBuf,
     /// Reason for the rejection.
     pub reason: String,

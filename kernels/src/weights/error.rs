@@ -135,7 +135,6 @@ pub enum WeightsError {
     },
     /// The shapes form no valid config.
     Config(#[from] GptConfigError),
-    /// The number of heads is unknown.
     UnknownHeads {
         /// The number of channels.
         n_embd: u64,

@@ -25,7 +25,6 @@ pub(super) struct Piece {
     pub(super) buffer: wgpu::Buffer,
     /// Index of the first row.
     pub(super) first: u32,
-    /// Number of rows.
     pub(super) rows: u32,
 }
 
@@ -106,7 +105,6 @@ impl Memory {
         &pieces.and_then(<[Piece]>::first).expect("the plan has every tensor that the engine names").buffer
     }
 
-    /// All buffers, as planned and as allocated.
     pub(super) fn allocated(&self) -> Vec<PlannedBuffer> {
         let bytes = |slot: &Slot| slot.pieces.iter().map(|piece| piece.buffer.size()).sum();
         let allocated =

@@ -3,6 +3,8 @@
 //! Only programs that show wording depend on this crate: the agent, the build of the pages, and tests. The page's
 //! programs and the planner name texts by their keys of `headroom-text` and depend on no wording.
 
+#![warn(missing_docs)]
+
 mod source;
 #[cfg(test)]
 mod tests;

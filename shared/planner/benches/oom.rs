@@ -1,7 +1,5 @@
 //! How long it takes to read what somebody pasted: the bar is 50 ms for 5 MB, native, whatever the text.
 
-#![allow(missing_docs, reason = "criterion's macros write a function without any")]
-
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use headroom_planner::oom::{MAX_INPUT_BYTES, read};
 use std::hint::black_box;

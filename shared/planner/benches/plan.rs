@@ -3,8 +3,6 @@
 //! Runs of nanoGPT's defaults (40 micro-steps, 200 evaluation batches, an evaluation every 2000 iterations), which
 //! stand for thousands of times the events that have to be replayed.
 
-#![allow(missing_docs, reason = "criterion's macros write a function without any")]
-
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use headroom_planner::{
     gpt::{GptConfig, GptShape, MAX_N_LAYER},

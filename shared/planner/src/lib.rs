@@ -3,6 +3,8 @@
 //! Pure values: no I/O, no clock, no threads, no async, no browser and no GPU API. Bytes are `u64`. Builds for wasm32
 //! and natively. Texts are keys of `headroom-text`; their wording is not part of this crate.
 
+#![warn(missing_docs)]
+
 pub mod advice;
 pub mod compute;
 pub mod dtype;

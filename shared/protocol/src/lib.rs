@@ -10,6 +10,8 @@
 //! Times are milliseconds since 1970 by the agent's clock. Times of live telemetry increase, except after that clock is
 //! set back. Golden JSON of every message is in `tests/golden/protocol`.
 
+#![warn(missing_docs)]
+
 pub mod alert;
 pub mod alert_rule;
 pub mod client;

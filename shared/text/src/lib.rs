@@ -6,6 +6,8 @@
 //!
 //! [`units`] and [`decimal`] format the numbers and sizes in texts.
 
+#![warn(missing_docs)]
+
 pub mod decimal;
 mod named;
 mod table;

@@ -4,6 +4,8 @@
 //! characters. GPT-2's vocabulary has half a megabyte. This crate reads it from the files of a model; the agent
 //! includes a copy.
 
+#![warn(missing_docs)]
+
 pub mod bpe;
 pub mod meta;
 pub mod order;

@@ -26,7 +26,6 @@ const READ_BYTES: usize = 8 * 1024;
 pub struct ViewerCounts {
     /// Telemetry messages.
     pub n_telemetry: u64,
-    /// All messages.
     pub n_messages: u64,
     /// Bytes of all messages.
     pub n_bytes: u64,
@@ -41,7 +40,6 @@ pub struct ViewerCounts {
     last_seq: Option<u64>,
 }
 
-/// A viewer and its counts.
 #[derive(Clone, Debug, Default)]
 pub struct Viewer(Arc<Mutex<ViewerCounts>>);
 

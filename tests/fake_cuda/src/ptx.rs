@@ -14,7 +14,6 @@ pub struct Ptx {
 /// A kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Its name.
     pub name: String,
     /// The size of each parameter in bytes.
     pub parameter_bytes: Vec<u32>,

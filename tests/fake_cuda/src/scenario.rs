@@ -69,11 +69,9 @@ impl Scenario {
     }
 }
 
-/// A GPU.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct FakeGpu {
-    /// Its name.
     pub name: String,
     /// Its UUID, as NVML reports it.
     pub uuid: String,
@@ -85,7 +83,6 @@ pub struct FakeGpu {
     pub context_bytes: u64,
     /// Memory of other processes, in bytes.
     pub others_bytes: u64,
-    /// Its multiprocessors.
     pub multiprocessors: i32,
     /// Largest opt-in shared memory per block, in bytes.
     pub shared_bytes_max: u32,
@@ -140,7 +137,6 @@ pub struct Algorithm {
     pub parts: u64,
     /// The reduction scheme: 0 for a single part, 2 in a workspace, and 1 in place in the order of completion.
     pub scheme: u32,
-    /// Workspace in bytes.
     pub workspace_bytes: u64,
     /// Its time on the emulated GPU's clock, in milliseconds; no real time passes.
     pub millis: u64,
@@ -185,7 +181,6 @@ impl Default for Cudnn {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Engine {
-    /// Workspace in bytes.
     pub workspace_bytes: u64,
     /// Its time on the emulated GPU's clock, in milliseconds; no real time passes.
     pub millis: u64,

@@ -61,9 +61,7 @@ pub struct State {
     pub events: BTreeMap<usize, Option<Instant>>,
     /// The reference count of each GPU's primary context.
     pub retained: Vec<u64>,
-    /// Number of launches.
     pub n_launches: u64,
-    /// Number of allocations.
     pub n_allocations: u64,
     /// The simulated time by which the GPU's clock is ahead.
     pub ahead: Duration,
@@ -75,7 +73,6 @@ pub struct State {
     n_handles: usize,
 }
 
-/// An allocation.
 #[derive(Clone, Copy, Debug)]
 pub struct Allocation {
     /// The GPU's index.
@@ -87,7 +84,6 @@ pub struct Allocation {
 /// A kernel of a module.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// Its name.
     pub name: String,
     /// The emulator's kernel.
     pub kernel: &'static Kernel,
@@ -183,7 +179,6 @@ impl State {
         Ok(())
     }
 
-    /// Returns the scenario.
     pub fn scenario(&self) -> Result<&Scenario, u32> {
         self.scenario.as_ref().ok_or(code::UNKNOWN)
     }

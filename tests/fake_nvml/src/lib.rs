@@ -20,11 +20,9 @@ pub const FILE: &str = "scenario.json";
 
 /// nvml.h's codes that scenarios use.
 pub mod code {
-    /// Success.
     pub const SUCCESS: u32 = 0;
     /// `nvmlInit` was not called, or the driver has gone since.
     pub const UNINITIALIZED: u32 = 1;
-    /// An argument is invalid.
     pub const INVALID_ARGUMENT: u32 = 2;
     /// The GPU does not support it.
     pub const NOT_SUPPORTED: u32 = 3;

@@ -24,7 +24,6 @@ pub struct Scenario {
     pub time_s: Option<f64>,
     /// Delay of a symbol in milliseconds, by its name.
     pub slow_ms: BTreeMap<String, u64>,
-    /// The GPUs.
     pub gpus: Vec<FakeGpu>,
 }
 
@@ -60,7 +59,6 @@ pub struct FakeGpu {
     pub uuid: String,
     /// The PCI address, in the form `00000000:01:00.0`.
     pub pci_bus_id: String,
-    /// Total memory in bytes.
     pub memory_total_bytes: u64,
     /// Memory reserved by the driver, in bytes.
     pub memory_reserved_bytes: u64,

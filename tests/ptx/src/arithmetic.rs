@@ -16,7 +16,6 @@ pub struct Files {
     pub words: Registers<u32>,
     /// Registers of 64 bits.
     pub longs: Registers<u64>,
-    /// The predicate registers.
     pub predicates: PredicateRegisters,
 }
 

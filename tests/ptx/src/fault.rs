@@ -17,7 +17,6 @@ pub struct Fault {
     pub block: [u32; 3],
     /// The thread's number in the block.
     pub thread: u32,
-    /// The kind of mistake.
     pub mistake: MistakeKind,
 }
 
@@ -30,7 +29,6 @@ impl fmt::Display for Fault {
 
 impl std::error::Error for Fault {}
 
-/// The kinds of mistakes.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum MistakeKind {
     /// An access outside every allocation or the block's shared memory.
@@ -50,7 +48,6 @@ pub enum MistakeKind {
         access: Access,
         /// The access's size in bytes.
         bytes: u32,
-        /// The address.
         address: u64,
     },
     /// A load of uninitialised memory.
@@ -175,7 +172,6 @@ impl fmt::Display for Space {
 pub struct LaneMistake {
     /// The lane's number.
     pub lane: u32,
-    /// The mistake.
     pub mistake: MistakeKind,
 }
 

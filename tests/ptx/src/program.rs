@@ -59,21 +59,18 @@ pub enum Special {
     Blocks,
 }
 
-/// An instruction.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Instruction {
     /// The line in the file, counted from 1.
     pub line: u32,
     /// The guard, which a lane must pass to execute the instruction.
     pub guard: Option<Guard>,
-    /// The operation.
     pub operation: Operation,
 }
 
 /// A guard: `@%p` or `@!%p`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Guard {
-    /// The predicate register.
     pub predicate: Register,
     /// Whether the predicate must be false.
     pub negated: bool,
@@ -207,7 +204,6 @@ pub enum Base {
 pub enum Memory {
     /// `.global`, or no space.
     Global,
-    /// `.shared`.
     Shared,
 }
 

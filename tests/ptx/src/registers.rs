@@ -37,7 +37,6 @@ impl<T: Copy + Default> Registers<T> {
         self.defined[..self.declared].fill(0);
     }
 
-    /// Sets the values of a constant.
     pub fn set_constant(&mut self, number: usize, values: Lanes<T>) {
         self.values[self.declared + number] = values;
         self.defined[self.declared + number] = ALL;

@@ -28,7 +28,6 @@ pub enum Event {
 pub struct Trace {
     /// Model configuration.
     pub gpt: GptConfig,
-    /// Training configuration.
     pub train: TrainConfig,
     /// Recorded events.
     pub events: Vec<Event>,

@@ -29,7 +29,6 @@ fn tell_in(test: &str, means: &Means, chapter: &str, site: &Path, tools: &str, s
     host.assert_complete();
 }
 
-/// Returns the frame that an element created.
 async fn frame(page: &Page, id: &str) -> WebElement {
     let frame = format!("document.getElementById({id:?}).shadowRoot?.querySelector('iframe')");
     page.until("the frame is made", &frame).await;

@@ -53,7 +53,6 @@ const READ: &str = "(() => {
 })()";
 
 impl Numbers {
-    /// Reads the numbers of a page.
     pub async fn read(page: &Page) -> Self {
         let numbers: Self = page.value(READ).await;
         // Two empty lists would compare as equal.

@@ -16,7 +16,6 @@ use std::{
 pub struct Model {
     /// Number of blocks.
     pub n_layer: u64,
-    /// Number of heads.
     pub n_head: u64,
     /// Number of channels.
     pub n_embd: u64,
@@ -114,7 +113,6 @@ pub struct Options {
     pub seed: u64,
     /// The steps to run.
     pub steps: Vec<Step>,
-    /// The sizes.
     pub size: Size,
     /// Whether `size` is [`TINY`].
     pub tiny: bool,

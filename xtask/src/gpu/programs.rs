@@ -17,7 +17,6 @@ pub const NAMES: [&str; 4] = ["headroom", "xtask", "ops", "cuda_ops"];
 /// Paths of the programs.
 #[derive(Debug)]
 pub struct Programs {
-    /// `headroom`.
     pub headroom: PathBuf,
     /// The tests of every op.
     pub ops: PathBuf,
@@ -105,7 +104,6 @@ impl Scratch {
         Ok(Self(folder))
     }
 
-    /// Returns a path in it.
     pub fn join(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }

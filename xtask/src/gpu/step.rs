@@ -1,6 +1,5 @@
 //! The steps, which `--only` selects.
 
-/// A step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Readings, and their cost.

@@ -28,11 +28,9 @@ const EVAL_INTERVAL: u64 = 1 << 40;
 pub struct TrainingSettings<'a> {
     /// `cpu` or `cuda`.
     pub device: &'a str,
-    /// The model.
     pub model: Model,
     /// Sequences per micro-batch.
     pub batch_size: u64,
-    /// Number of iterations.
     pub iterations: u64,
     /// The GPU memory to plan for; `None` for all that is free.
     pub vram: Option<&'a str>,

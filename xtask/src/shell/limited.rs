@@ -16,7 +16,6 @@ const KEPT_BYTES_MAX: usize = 8 << 20;
 /// Lines of a failed command's output that are shown.
 const LINES_REPORTED: usize = 6;
 
-/// The result of a command.
 #[derive(Debug, Default)]
 pub struct CommandResult {
     /// Standard output.

@@ -64,7 +64,6 @@ pub enum ArgumentsByPosition {
     Command(OsString, Vec<OsString>),
     /// `--help`, and the words after it.
     Help(Vec<OsString>),
-    /// `--version`.
     Version,
     /// No words.
     Nothing,

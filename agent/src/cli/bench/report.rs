@@ -13,9 +13,7 @@ const SCHEMA: u32 = 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
-    /// The machine.
     Machine,
-    /// GEMM.
     Gemm,
     /// Training on the CPU.
     Train,

@@ -29,7 +29,6 @@ pub struct Request {
     pub keep: RetentionLimits,
     /// Levels of the log, unless the environment sets them.
     pub levels: Option<Levels>,
-    /// Format of the log.
     pub log_format: LogFormat,
     /// URL to which alerts are posted.
     pub webhook: Option<String>,

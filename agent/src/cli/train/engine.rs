@@ -30,12 +30,9 @@ const RATE_TIME: Duration = Duration::from_millis(100);
 pub enum Engine {
     /// CPU threads.
     Cpu {
-        /// Planned buffers.
         planned: Buffers,
-        /// Number of threads.
         threads: usize,
     },
-    /// A GPU.
     Gpu(Box<SelectedGpu>),
     /// A GPU that is not present, for a plan only.
     Elsewhere(Box<HypotheticalGpu>),

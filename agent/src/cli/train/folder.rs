@@ -30,7 +30,6 @@ pub struct RunFolder {
 /// The use of a directory that prevents a new run.
 #[derive(Debug)]
 enum DirectoryUse {
-    /// It has a checkpoint.
     Checkpoint(PathBuf),
     /// An active run saves to it.
     Busy,

@@ -50,7 +50,6 @@ pub enum CheckpointError {
         /// Directory of the checkpoint.
         dir: PathBuf,
     },
-    /// The disk is full.
     DiskFull {
         /// Size of the new checkpoint, which needs space beside the old one.
         needed_bytes: u64,
@@ -234,7 +233,6 @@ impl CheckpointError {
         Self::Folder { error: io::Error::other(error), dir: dir.to_path_buf() }
     }
 
-    /// Whether the disk is full.
     #[cfg(test)]
     #[must_use]
     pub const fn is_disk_full(&self) -> bool {

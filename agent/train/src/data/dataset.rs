@@ -92,7 +92,6 @@ pub enum DatasetError {
     Meta {
         /// Path of the file.
         path: PathBuf,
-        /// The error.
         error: MetaError,
     },
     /// The `meta.pkl` lists more characters than its vocabulary size.
@@ -261,7 +260,6 @@ impl Dataset {
         &self.folder
     }
 
-    /// Returns the number of tokens in a split.
     pub fn n_tokens(&self, split: Split) -> u64 {
         self.tokens(split).n_tokens
     }

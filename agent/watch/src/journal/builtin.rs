@@ -20,7 +20,6 @@ pub struct BuiltinRunState {
     pub bytes: Option<u64>,
     /// Description of the activation recomputation.
     pub recompute: Option<Message>,
-    /// Reported end.
     pub ended: Option<ProgramEnd>,
     /// Last plan that was returned.
     reported: Option<PlanSummary>,

@@ -88,7 +88,6 @@ impl LastWords {
     }
 }
 
-/// Whether a line reports an error.
 fn is_error(line: &str) -> bool {
     let line = line.to_ascii_lowercase();
     ERROR_WORDS.iter().any(|word| line.contains(word))

@@ -350,7 +350,6 @@ impl Descriptor {
         self.set_values(name, Type::Descriptor, &raw)
     }
 
-    /// Sets the locations of tensors and numbers.
     #[track_caller]
     pub fn set_places(&mut self, name: Name, values: &[TensorLocation<'_>]) -> Result<(), CudaError> {
         let pointer = |place: &TensorLocation<'_>| match place {

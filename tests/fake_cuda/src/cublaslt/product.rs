@@ -14,7 +14,6 @@ const ALIGNMENT: u64 = 256;
 pub struct Matrix {
     /// Rows, contiguous in memory.
     pub rows: u64,
-    /// Number of columns.
     pub columns: u64,
     /// Leading dimension: elements between the starts of consecutive columns.
     pub leading: u64,

@@ -19,10 +19,8 @@ pub enum Values {
     Parts(Vec<Arc<Descriptor>>),
 }
 
-/// Attributes by number.
 pub type Attributes = BTreeMap<u32, Values>;
 
-/// A descriptor.
 #[derive(Clone, Debug)]
 pub struct Descriptor {
     /// The type of the described object.

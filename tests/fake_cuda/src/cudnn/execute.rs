@@ -25,7 +25,6 @@ const PIECE_BYTES: usize = 2;
 /// The behaviour of an engine for one execution.
 #[derive(Clone, Copy, Debug)]
 pub struct EngineBehaviour {
-    /// Workspace in bytes.
     pub workspace_bytes: u64,
     /// Whether masks are ignored.
     pub wrong: bool,
@@ -36,7 +35,6 @@ pub struct EngineBehaviour {
 /// A tensor's elements in row-major order.
 type Elems = Vec<f32>;
 
-/// Executes a graph.
 pub fn execute(emulator: &mut Emulator, graph: &Graph, pack: &Pack, way: EngineBehaviour) -> Result<(), String> {
     let addresses = addresses(graph, pack)?;
     apart(graph, &addresses, pack.workspace, way.workspace_bytes)?;

@@ -24,7 +24,6 @@ const NONDETERMINISTIC: i64 = 4;
 /// CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION.
 const RUNTIME_COMPILATION: i64 = 0;
 
-/// The context of finalizing.
 #[derive(Debug)]
 pub struct FinalizeContext<'a> {
     /// The library in the scenario.
@@ -33,7 +32,6 @@ pub struct FinalizeContext<'a> {
     pub handles: &'a BTreeMap<usize, usize>,
 }
 
-/// Finalizes a descriptor.
 pub fn finalize(descriptor: &mut Descriptor, around: &FinalizeContext<'_>) -> CallResult {
     if descriptor.made().is_some() {
         return Err(wrong(format_args!("a {:?} is finalized twice", descriptor.kind)));

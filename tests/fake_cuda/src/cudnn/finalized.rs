@@ -8,7 +8,6 @@ use crate::Engine;
 /// The result of finalizing a descriptor.
 #[derive(Clone, Debug)]
 pub enum FinalizedDescriptor {
-    /// A tensor.
     Tensor(Tensor),
     /// The work of a pointwise operation, a matrix multiplication or a reduction.
     Work(Work),
@@ -31,11 +30,9 @@ pub enum FinalizedDescriptor {
 /// An engine for a graph.
 #[derive(Clone, Debug)]
 pub struct EngineChoice {
-    /// The graph.
     pub graph: Arc<Graph>,
     /// The engine's place in the scenario.
     pub place: usize,
-    /// The engine.
     pub engine: Engine,
 }
 
@@ -44,7 +41,6 @@ pub struct EngineChoice {
 pub struct Plan {
     /// The engine and its graph.
     pub chosen: EngineChoice,
-    /// The handle that it was created for.
     pub handle: usize,
 }
 

@@ -7,7 +7,6 @@ use super::{
     unknown, wrong,
 };
 
-/// A tensor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tensor {
     /// Its unique id.
@@ -89,7 +88,6 @@ pub enum Work {
 /// An operation with its tensors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Operation {
-    /// The work.
     pub work: Work,
     /// The inputs: X, then B, then T.
     pub inputs: Vec<Tensor>,

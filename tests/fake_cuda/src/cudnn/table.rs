@@ -65,7 +65,6 @@ impl Type {
     }
 }
 
-/// The origin of an attribute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttributeOrigin {
     /// Set by the host before it finalizes the descriptor; required.
@@ -89,11 +88,9 @@ pub struct Attribute {
     pub of: Type,
     /// Its largest count of values.
     pub most: usize,
-    /// Its origin.
     pub who: AttributeOrigin,
 }
 
-/// Returns an attribute by its number.
 pub fn attribute(number: u32) -> Option<&'static Attribute> {
     ATTRIBUTES.iter().find(|attribute| attribute.number == number)
 }

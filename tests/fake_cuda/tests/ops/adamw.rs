@@ -71,7 +71,6 @@ impl DeviceTensor {
     }
 }
 
-/// The options of an update.
 #[derive(Clone, Copy)]
 pub struct UpdateOptions {
     step: u64,

@@ -19,7 +19,6 @@ const SEEDS: &[u64] = if crate::COMPILED { &[0, 1] } else { &[0, 1, 2, 3] };
 /// The result of a check: success, or wrong numbers, or an error of the GPU.
 pub type Outcome = Result<(), CheckFailure>;
 
-/// The failure of a check.
 #[derive(Debug)]
 pub enum CheckFailure {
     /// Wrong numbers.

@@ -110,7 +110,6 @@ pub fn residual(device: &Device, (n, c): (usize, usize), mask: Option<Dropout>, 
     normalised(device, output, &expected, c, (0.5, 2.5))
 }
 
-/// The inputs of backward.
 struct BackwardInputs {
     dout: Vec<Bf16>,
     inp: Vec<Bf16>,

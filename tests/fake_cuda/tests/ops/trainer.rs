@@ -24,7 +24,6 @@ fn config(dropout: f64, bias: bool) -> GptConfig {
     GptConfig::new(shape).expect("valid")
 }
 
-/// The GEMM backend and the attention backend.
 type BackendPair = (Box<dyn Gemm>, Box<dyn Attention>);
 
 fn own() -> BackendPair {

@@ -28,7 +28,6 @@ pub struct Child {
     folder: tempfile::TempDir,
 }
 
-/// Output of the child.
 #[derive(Debug)]
 pub struct ChildOutput {
     /// The lines reported by the test; positions in this repository's files become `.rs:LINE`.

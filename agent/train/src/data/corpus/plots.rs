@@ -11,7 +11,6 @@ pub struct Plots {
     pub plots: Vec<Plot>,
 }
 
-/// A plot.
 #[derive(Debug, Default)]
 pub struct Plot {
     /// Whether its characters are animals instead of children.
@@ -37,7 +36,6 @@ pub struct Beat {
 }
 
 impl Plots {
-    /// Parses the table.
     pub fn parse(table: &'static str) -> Self {
         let mut plots = Self::default();
         let mut fragment = None;

@@ -21,7 +21,6 @@ pub struct List {
 }
 
 impl Words {
-    /// Parses the table.
     pub fn parse(table: &'static str) -> Self {
         let mut irregular = BTreeMap::new();
         let mut lists = Vec::new();
@@ -41,7 +40,6 @@ impl Words {
         Self { lists, irregular }
     }
 
-    /// Returns a list by name.
     #[cfg(test)]
     pub fn list(&self, name: &str) -> &List {
         self.lists
@@ -50,7 +48,6 @@ impl Words {
             .unwrap_or_else(|| panic!("there are no words for {name:?}"))
     }
 
-    /// Returns the plural of a noun.
     pub fn plural(&self, noun: &str) -> String {
         if let Some(many) = self.irregular.get(noun) {
             return (*many).to_owned();

@@ -48,7 +48,6 @@ pub enum ReadError {
     Bpe {
         /// Path of the file.
         path: PathBuf,
-        /// The error.
         error: BpeError,
     },
     /// Invalid `meta.pkl`.
@@ -56,7 +55,6 @@ pub enum ReadError {
     Meta {
         /// Path of the file.
         path: PathBuf,
-        /// The error.
         error: MetaError,
     },
     /// A `meta.pkl` without a character vocabulary.

@@ -33,7 +33,6 @@ pub mod of {
     pub const REDUCTION: u32 = 18;
 }
 
-/// The location of a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TensorLocation {
     Memory,
@@ -141,7 +140,6 @@ impl LoadedLibraries {
         CStr::from_bytes_until_nul(&text).expect("its end").to_string_lossy().into_owned()
     }
 
-    /// Returns the name of a status.
     pub fn name(&self, status: u32) -> String {
         let name = unsafe { self.symbol::<unsafe extern "C" fn(u32) -> *const c_char>("cudnnGetErrorString")(status) };
         unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned()
