@@ -100,18 +100,21 @@ pub fn list(numbers: &[u64]) -> String {
 /// `part / whole` with so many decimals, at most 9, exact and rounded half to even, as `printf` does.
 #[must_use]
 pub fn ratio(part: u64, whole: u64, decimals: u32) -> String {
-    let scale = 10_u128.pow(decimals.min(9));
+    let scale = 10_u64.pow(decimals.min(9));
     let whole = u128::from(whole.max(1));
-    let scaled = u128::from(part) * scale;
+    let scaled = u128::from(part) * u128::from(scale);
     let (mut rounded, rest) = (scaled / whole, scaled % whole);
     if rest * 2 > whole || (rest * 2 == whole && rounded % 2 == 1) {
         rounded += 1;
     }
+    // Both parts have 64 bits, and code that writes 128 bits is a kilobyte of a page.
+    #[expect(clippy::cast_possible_truncation, reason = "at most `part`, and less than `scale`")]
+    let (units, fraction) = ((rounded / u128::from(scale)) as u64, (rounded % u128::from(scale)) as u64);
     if decimals == 0 {
-        return rounded.to_string();
+        return units.to_string();
     }
     let width = decimals as usize;
-    format!("{}.{:0width$}", rounded / scale, rounded % scale)
+    format!("{units}.{fraction:0width$}")
 }
 
 /// A number from 0 up, of a drawing or a share, with so many decimals; what is larger than a drawing stays at 10^12.
