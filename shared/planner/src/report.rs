@@ -11,6 +11,7 @@ use crate::{
     gpt::{buffers::cuda::RESERVE_BYTES, tensors::Category},
     plan::{Oom, Plan, builtin::builtin},
     request::Request,
+    session::RunConfig,
 };
 use headroom_text::Table;
 
@@ -72,7 +73,7 @@ fn words(words: Option<&str>) -> Node {
 impl Plan {
     /// The plan as a document. `config` holds nanoGPT's keys after overrides; `table` translates the fixes' notes.
     #[must_use]
-    pub fn document(&self, config: &Map<String, Value>, advice: &Advice, table: &Table) -> Node {
+    pub fn document(&self, config: &RunConfig, advice: &Advice, table: &Table) -> Node {
         let (device, peak, basis) = (&self.request.device, &self.peak, &self.basis);
         let by_category = Category::ALL.iter().zip(peak.by_category);
         let by_category = by_category.map(|(category, bytes)| (category.name(), number(bytes))).collect();
@@ -111,7 +112,7 @@ impl Plan {
         ];
         Node::Object(vec![
             ("schema", number(SCHEMA)),
-            ("config", Node::Value(Value::Object(config.clone()))),
+            ("config", Node::Value(config.iter().map(|(key, value)| (key.to_owned(), value.to_json())).collect())),
             ("device", Node::Object(device)),
             ("fits", number(self.fits)),
             ("headroom_bytes", number(self.headroom_bytes)),
@@ -150,8 +151,8 @@ pub(crate) fn builtin_node(request: &Request, table: &Table) -> Node {
 
 impl Plan {
     /// What the run needs besides its config: without it, the plan is of another run.
-    fn needs(&self, config: &Map<String, Value>) -> Node {
-        let device = config.get("device").and_then(Value::as_str);
+    fn needs(&self, config: &RunConfig) -> Node {
+        let device = config.get_str("device");
         let is_elsewhere = device.is_some_and(|device| !device.is_empty() && !device.starts_with("cuda"));
         let changes = CodeChange::needed_by(&self.request.train)
             .into_iter()

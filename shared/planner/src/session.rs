@@ -3,8 +3,9 @@
 //! Nothing is rejected silently, and an incomplete config is still planned if possible. Problems are returned as
 //! findings in addition to the request, or instead of it.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value as Json};
 
 use crate::{
     dtype::Dtype,
@@ -18,7 +19,7 @@ use crate::{
         message::{ParseTorchVersionError, TorchVersion},
     },
     nanogpt::{
-        Settings, Severity, Source,
+        Settings, Severity, Source, Value,
         defaults::{self, DEFAULT_VOCAB_SIZE},
         read,
     },
@@ -132,6 +133,34 @@ impl std::fmt::Display for ConfigPosition {
     }
 }
 
+/// nanoGPT's keys after overrides, as train.py's `config` has them.
+#[derive(Clone, Debug, Default)]
+pub struct RunConfig {
+    values: Vec<(Cow<'static, str>, Value)>,
+}
+
+impl RunConfig {
+    /// Returns the value of a key. A value that could not be read is [`Value::None`].
+    #[must_use]
+    pub fn get(&self, key: &str) -> Option<&Value> {
+        self.iter().find(|(name, _)| *name == key).map(|(_, value)| value)
+    }
+
+    /// Returns the text of a key, or `None` if its value is not a string.
+    #[must_use]
+    pub fn get_str(&self, key: &str) -> Option<&str> {
+        match self.get(key)? {
+            Value::Str(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// Iterates over keys and values: train.py's keys in its order, then the keys that train.py does not have.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Value)> {
+        self.values.iter().map(|(key, value)| (&**key, value))
+    }
+}
+
 /// Result of resolving the input.
 #[derive(Clone, Debug)]
 pub struct ResolvedSession {
@@ -140,7 +169,7 @@ pub struct ResolvedSession {
     /// Findings beyond the problems of the settings.
     pub findings: Vec<Finding>,
     /// nanoGPT's keys after overrides, as the run would use them.
-    pub config: Map<String, Json>,
+    pub config: RunConfig,
     /// Request to plan. `None` if a finding is an error or the settings are incomplete.
     pub request: Option<Request>,
 }
@@ -394,38 +423,34 @@ impl Resolver {
     }
 
     /// Returns every nanoGPT key with the run's value, followed by unknown keys.
-    fn config(&self, shape: &GptShape, train: Option<&TrainConfig>) -> Map<String, Json> {
-        let mut config = Map::new();
+    fn config(&self, shape: &GptShape, train: Option<&TrainConfig>) -> RunConfig {
+        let count = |count: u64| Value::Int(count.try_into().unwrap_or(i64::MAX));
+        let mut values = Vec::new();
         for key in &defaults::KEYS {
             let value = match key.name {
-                "n_layer" => Json::from(shape.n_layer),
-                "n_head" => Json::from(shape.n_head),
-                "n_embd" => Json::from(shape.n_embd),
-                "block_size" => Json::from(shape.block_size),
-                "vocab_size" => Json::from(shape.vocab_size),
-                "bias" => Json::from(shape.bias),
-                "dtype" => train.map_or(Json::Null, |train| Json::from(train.dtype.name())),
-                name => self.settings.value(name).map_or(Json::Null, |value| to_json(&value)),
+                "n_layer" => count(shape.n_layer),
+                "n_head" => count(shape.n_head),
+                "n_embd" => count(shape.n_embd),
+                "block_size" => count(shape.block_size),
+                "vocab_size" => count(shape.vocab_size),
+                "bias" => Value::Bool(shape.bias),
+                "dtype" => train.map_or(Value::None, |train| Value::Str(train.dtype.name().to_owned())),
+                name => self.settings.value(name).unwrap_or(Value::None),
             };
             // A key that exists only in patched programs is omitted unless it is set.
-            if key.name != "eval_batch_size" || !value.is_null() {
-                config.insert(key.name.to_owned(), value);
+            if key.name != "eval_batch_size" || value != Value::None {
+                values.push((Cow::Borrowed(key.name), value));
             }
         }
-        for (name, setting) in self.settings.unknown.iter() {
-            config.insert(name.clone(), to_json(&setting.value));
-        }
-        config
+        let unknown = self.settings.unknown.iter();
+        values.extend(unknown.map(|(name, setting)| (Cow::Owned(name.clone()), setting.value.clone())));
+        RunConfig { values }
     }
 }
 
 /// Returns the result of `torch.cuda.is_bf16_supported()`. Since 2.3 it includes emulation, which every GPU supports.
 fn counts_as_bfloat16(device: Option<&Device>, torch: TorchVersion) -> bool {
     torch >= TorchVersion::new(2, 3) || device.is_none_or(Device::supports_bfloat16)
-}
-
-pub(crate) fn to_json(value: &crate::nanogpt::Value) -> Json {
-    serde_json::to_value(value).unwrap_or(Json::Null)
 }
 
 /// nanoGPT's only data set with a meta.pkl, which contains its vocabulary.

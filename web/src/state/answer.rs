@@ -4,12 +4,11 @@ use std::sync::Arc;
 
 use headroom_planner::{
     memory::timeline::Timeline,
-    nanogpt::{Format, PastedKind, Settings, Severity, Source, recognize},
+    nanogpt::{Format, PastedKind, Settings, Severity, Source, Value, recognize},
     plan::{Plan, plan},
     session::{Finding, ResolvedSession, resolve_settings},
 };
 use headroom_text::{Text, decimal};
-use serde_json::Value as Json;
 
 use super::{
     course::{course, failure_column, largest_column},
@@ -148,7 +147,7 @@ impl PlannedSession {
     /// The resolved value of an integer key.
     pub fn count(&self, key: &str) -> Option<u64> {
         match self.resolved.config.get(key)? {
-            Json::Number(number) => number.as_u64(),
+            Value::Int(number) => u64::try_from(*number).ok(),
             _ => None,
         }
     }
@@ -156,19 +155,20 @@ impl PlannedSession {
     /// The resolved value of a numeric key, as a field shows it.
     pub fn number_text(&self, key: &str) -> String {
         match self.resolved.config.get(key) {
-            Some(Json::Number(number)) => number_text(number),
+            Some(Value::Int(number)) => number.to_string(),
+            Some(Value::Float(number)) if number.is_finite() => decimal::shortest(*number),
             _ => String::new(),
         }
     }
 
     /// The resolved value of a boolean key.
     pub fn flag(&self, key: &str) -> bool {
-        self.resolved.config.get(key).and_then(Json::as_bool).unwrap_or(false)
+        self.resolved.config.get(key) == Some(&Value::Bool(true))
     }
 
     /// The resolved value of a string key.
     pub fn word(&self, key: &str) -> String {
-        self.resolved.config.get(key).and_then(Json::as_str).unwrap_or_default().to_owned()
+        self.resolved.config.get_str(key).unwrap_or_default().to_owned()
     }
 
     /// Returns whether OpenAI's weights decide the model's shape, so that the shape keys have no effect.
@@ -214,16 +214,6 @@ pub struct Shared(pub Arc<PlannedSession>);
 impl PartialEq for Shared {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
-    }
-}
-
-/// A number as a field shows it.
-fn number_text(number: &serde_json::Number) -> String {
-    match (number.as_u64(), number.as_i64(), number.as_f64()) {
-        (Some(number), ..) => number.to_string(),
-        (None, Some(number), _) => number.to_string(),
-        (None, None, Some(number)) => decimal::shortest(number),
-        (None, None, None) => String::new(),
     }
 }
 

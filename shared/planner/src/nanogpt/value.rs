@@ -62,6 +62,12 @@ impl Value {
             other => Some(other.to_string()),
         }
     }
+
+    /// Returns the value as JSON. A float without a JSON number, such as `nan`, is null.
+    #[must_use]
+    pub fn to_json(&self) -> serde_json::Value {
+        serde_json::to_value(self).unwrap_or_default()
+    }
 }
 
 /// Formats as Python source that evaluates to this value.

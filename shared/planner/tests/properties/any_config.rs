@@ -7,6 +7,7 @@ use headroom_planner::{
     hardware::{ComputeCapability, Device, context::Estimate},
     memory::{allocator::SegmentKind, message::TorchVersion, simulate::EventIndex},
     plan::{Request, plan},
+    session::RunConfig,
     train_config::{MAX_COUNT, TrainConfig},
 };
 use proptest::{prelude::*, sample::select};
@@ -104,7 +105,7 @@ fn exercise(shape: GptShape, train: TrainConfig, device: Device, other_processes
     for moment in [EventIndex(0), plan.peak.moment, EventIndex(usize::MAX)] {
         assert!(plan.live_at(moment).iter().all(|tensor| tensor.bytes > 0));
     }
-    serde_json::to_string(&plan.document(&serde_json::Map::new(), &Advice::default(), headroom_languages::english()))
+    serde_json::to_string(&plan.document(&RunConfig::default(), &Advice::default(), headroom_languages::english()))
         .expect("a plan is plain data");
 }
 

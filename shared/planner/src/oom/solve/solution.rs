@@ -6,7 +6,7 @@ use crate::{
     memory::program::Phase,
     nanogpt::{Source, Value},
     oom::{Kind, Message},
-    session::{Options, to_json},
+    session::Options,
     train_config::Attention,
 };
 use headroom_text::{self as text, Key, Table, Text};
@@ -80,7 +80,7 @@ impl Solution {
     /// Returns the row of the JSON contract.
     #[must_use]
     pub fn json(&self, table: &Table) -> Json {
-        let keys = self.keys.iter().map(|(key, value)| ((*key).to_owned(), to_json(value)));
+        let keys = self.keys.iter().map(|(key, value)| ((*key).to_owned(), value.to_json()));
         let mut row = Map::new();
         let mut put = |key: &str, value: Json| row.insert(key.to_owned(), value);
         put("run", Json::from(table.say(&self.text)));
