@@ -81,6 +81,34 @@ fn headers_links_carry_run_and_message() {
 }
 
 #[test]
+fn message_of_another_gpu_does_not_change_an_opened_run() {
+    tell("message_of_another_gpu_does_not_change_an_opened_run", async |page| {
+        page.paste("#config", MESSAGE).await;
+        page.click("[data-testid=to-diagnose]").await;
+        page.until("the address has the message", "location.hash.includes('oom.requested=6.14GiB')").await;
+        page.open("1&batch_size=24&gpu=RTX%204090").await;
+        let gpu = "document.querySelector('#gpu').value";
+        let answer = async || (page.value::<String>(gpu).await, page.text("#verdict").await);
+        let before = answer().await;
+        assert_eq!(before.0, "GeForce RTX 4090");
+        // A reload of Diagnose changes nothing either.
+        for is_reloaded in [false, true] {
+            go(page, "diagnose.html", "document.querySelector('#message')").await;
+            page.until("the message is there", "document.querySelector('#message').value.includes('6.14 GiB')").await;
+            if is_reloaded {
+                page.browser.driver.refresh().await.expect("the page opens");
+                page.until("the page is there", "document.querySelector('#message')").await;
+            }
+            go(page, "./#", VERDICT).await;
+            assert_eq!(answer().await, before);
+            assert_eq!(page.value::<String>("document.querySelector('#batch_size').value").await, "24");
+        }
+        page.script("sessionStorage.clear()").await;
+        page.open("").await;
+    });
+}
+
+#[test]
 fn message_in_the_calculator_has_one_offer_and_no_syntax_error() {
     tell("message_in_the_calculator_has_one_offer_and_no_syntax_error", async |page| {
         page.paste("#config", MESSAGE).await;

@@ -49,18 +49,18 @@ impl PastedText {
         }
     }
 
-    /// The fragment, without `#`: the run, and the message's figures. `session` is the run on the message's GPU, if the
-    /// config is valid.
-    pub fn fragment(&self, session: Option<&Session>, message: Option<&Message>) -> String {
+    /// The fragment, without `#`, of a run and the figures of a message.
+    pub fn fragment(run: Option<String>, message: Option<&Message>) -> String {
         let figures = message.map(oom::link::encode).unwrap_or_default();
-        match self.run_fragment(session) {
+        match run {
             Some(run) => run + &figures,
             None if figures.is_empty() => String::new(),
             None => format!("1{figures}"),
         }
     }
 
-    /// The run's part of the fragment, as other pages use it; `None` without a config.
+    /// The run's part of the fragment, as other pages use it; `None` without a config. `session` is the run on the
+    /// message's GPU, if the config is valid.
     pub fn run_fragment(&self, session: Option<&Session>) -> Option<String> {
         let own = || {
             let is_short = !self.config.trim().is_empty() && !excerpt::is_long(&self.config);
@@ -82,7 +82,7 @@ mod tests {
 
     fn fragment(pasted: &PastedText) -> String {
         let shown = shown(&pasted.message, &pasted.config, &pasted.options).expect("an answer");
-        pasted.fragment(shown.session.as_ref(), shown.message.as_ref())
+        PastedText::fragment(pasted.run_fragment(shown.session.as_ref()), shown.message.as_ref())
     }
 
     #[test]
@@ -109,7 +109,7 @@ mod tests {
         let opened = PastedText::open(&address, None, None);
         assert_eq!(opened.config, "");
         assert_eq!(fragment(&opened), address);
-        assert_eq!(PastedText::default().fragment(None, None), "");
+        assert_eq!(PastedText::fragment(PastedText::default().run_fragment(None), None), "");
     }
 
     #[test]

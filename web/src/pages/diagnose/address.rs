@@ -8,7 +8,12 @@ use leptos::prelude::*;
 use super::Fields;
 use crate::{
     browser,
-    state::{burst::Burst, diagnosis::ShownDiagnosis, pasted::PastedText},
+    state::{
+        burst::Burst,
+        diagnosis::ShownDiagnosis,
+        pasted::PastedText,
+        session::{Session, split_pin},
+    },
 };
 
 /// Delay after a keystroke before the address is updated. Browsers refuse more than a hundred updates in half a minute.
@@ -34,19 +39,23 @@ pub(super) fn keep_address(fields: Fields, answer: Memo<Option<ShownDiagnosis>>)
     let last = StoredValue::new(String::new());
     let burst = StoredValue::new(Burst::default());
     let is_restored = StoredValue::new(false);
+    // The run of the opened address with the fields as they were then. It is passed on unchanged until the user changes
+    // the fields: another page's run keeps its GPU, also if the message is of another one.
+    let linked = StoredValue::new(linked_run(&fields.pasted.get_untracked()));
     Effect::new(move |was_there: Option<()>| {
         let (fragment, figures, run) = answer.with(|answer| {
             let session = answer.as_ref().and_then(|shown| shown.session.as_ref());
             let message = answer.as_ref().and_then(|shown| shown.message.as_ref());
             let pasted = fields.pasted.get();
-            let fragment = pasted.fragment(session, message);
+            let run = linked.with_value(|(of, run)| run.clone().filter(|_| *of == pasted)).map(|run| (run, None));
+            let run = run.or_else(|| Some((pasted.run_fragment(session)?, session)));
+            let fragment = PastedText::fragment(run.as_ref().map(|(run, _)| run.clone()), message);
             steps.update_value(|steps| remember(steps, &fragment, pasted.clone()));
+            let text = |session: Option<&Session>| session.map_or(pasted.config, |session| session.text.clone());
             (
                 fragment,
                 message.map(oom::link::encode).unwrap_or_default(),
-                pasted
-                    .run_fragment(session)
-                    .map(|run| (run, session.map_or(pasted.config, |session| session.text.clone()))),
+                run.map(|(run, session)| (run, text(session))),
             )
         });
         browser::keep_figures(&figures);
@@ -85,9 +94,17 @@ pub(super) fn keep_address(fields: Fields, answer: Memo<Option<ShownDiagnosis>>)
         let fragment = fragment.trim_start_matches('#');
         let known =
             steps.with_value(|steps| steps.iter().find(|(of, _)| of == fragment).map(|(_, pasted)| pasted.clone()));
+        let pasted = known.unwrap_or_else(|| opened(None));
         is_restored.set_value(true);
-        fields.pasted.set(known.unwrap_or_else(|| opened(None)));
+        linked.set_value(linked_run(&pasted));
+        fields.pasted.set(pasted);
     });
+}
+
+/// Returns the fields and the run of the current address, if it has one.
+fn linked_run(pasted: &PastedText) -> (PastedText, Option<String>) {
+    let (_, run) = oom::link::decode(browser::fragment().trim_start_matches('#'));
+    (pasted.clone(), Some(split_pin(&run).0.to_owned()).filter(|run| run.contains('&') && !pasted.config.is_empty()))
 }
 
 /// Keeps the texts of a step, of each address the latest.
