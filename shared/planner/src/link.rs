@@ -373,33 +373,40 @@ fn read_key(config: &mut String, key: &str, value: &str) -> bool {
     true
 }
 
+/// Sets an option. Returns whether the value has a meaning; another one has no effect, except that a `vram` that is not
+/// a size leaves the GPU without memory, so that no GPU's memory is planned instead.
 fn read_option(options: &mut Options, key: &str, value: &str) -> bool {
-    let on = value != "0";
-    let size = |bytes: &mut u64| parse_size(value).map(|read| *bytes = read).is_ok();
-    match key {
-        "gpu" => value.clone_into(&mut options.gpu),
-        "vram" => options.vram_bytes = parse_size(value).ok(),
-        "others" => return size(&mut options.other_processes_bytes),
-        "context" => options.context_bytes = parse_size(value).ok(),
-        "torch" => match value.parse::<TorchVersion>() {
+    let is_on = matches!(value, "1" | "true" | "True");
+    let is_flag = is_on || matches!(value, "0" | "false" | "False");
+    let size = parse_size(value).ok();
+    match (key, size) {
+        ("gpu", _) => value.clone_into(&mut options.gpu),
+        ("vram", _) => {
+            options.vram_bytes = Some(size.unwrap_or(0));
+            return size.is_some();
+        }
+        ("others", Some(bytes)) => options.other_processes_bytes = bytes,
+        ("context", Some(_)) => options.context_bytes = size,
+        ("torch", _) => match value.parse::<TorchVersion>() {
             Ok(torch) => options.torch = torch.to_string(),
             Err(_) => return false,
         },
-        "processes" => match value.parse() {
+        ("processes", _) => match value.parse() {
             Ok(n) => options.world_size = n,
             Err(_) => return false,
         },
-        "math" => options.attention = if on { Attention::Math } else { Attention::Flash },
-        "expandable" => options.expandable_segments = on,
-        "checkpointing" => options.activation_checkpointing = on,
-        "del_eval_logits" => options.del_eval_logits = on,
-        "del_train_logits" => options.del_train_logits = on,
-        "adamw_foreach" if on => options.optimizer = Optimizer::AdamwForeach,
-        "adamw_8bit" if on => options.optimizer = Optimizer::Adamw8bit,
-        "chunked_loss" if on => options.cross_entropy = CrossEntropy::Chunked,
-        "fused_loss" if on => options.cross_entropy = CrossEntropy::Fused,
-        "adamw_foreach" | "adamw_8bit" | "chunked_loss" | "fused_loss" => {}
-        _ => return false,
+        _ if !is_flag => return false,
+        ("math", _) => options.attention = if is_on { Attention::Math } else { Attention::Flash },
+        ("expandable", _) => options.expandable_segments = is_on,
+        ("checkpointing", _) => options.activation_checkpointing = is_on,
+        ("del_eval_logits", _) => options.del_eval_logits = is_on,
+        ("del_train_logits", _) => options.del_train_logits = is_on,
+        ("adamw_foreach", _) if is_on => options.optimizer = Optimizer::AdamwForeach,
+        ("adamw_8bit", _) if is_on => options.optimizer = Optimizer::Adamw8bit,
+        ("chunked_loss", _) if is_on => options.cross_entropy = CrossEntropy::Chunked,
+        ("fused_loss", _) if is_on => options.cross_entropy = CrossEntropy::Fused,
+        // 0 is the default, and the optimizer and the loss have several keys, of which another may be 1.
+        _ => {}
     }
     true
 }

@@ -26,7 +26,7 @@ use crate::{
     request::Request,
     train_config::{Attention, CrossEntropy, Optimizer, TrainConfig},
 };
-use headroom_text::{self as text, Text};
+use headroom_text::{self as text, Text, units::MIB};
 
 /// Input that is not in nanoGPT's config: the GPU, its environment and common patches of nanoGPT.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -275,8 +275,8 @@ impl Resolver {
     fn device(&mut self, options: &Options) -> Option<Device> {
         let named = options.gpu.trim();
         let found = if named.is_empty() { None } else { Some(hardware::find(named)) };
-        if options.vram_bytes == Some(0) {
-            self.error("vram", text::CARD_WITHOUT_MEMORY);
+        if options.vram_bytes.is_some_and(|bytes| bytes < MIB) {
+            self.error("vram", text::GPU_WITHOUT_MEMORY);
         }
         match (found, options.vram_bytes) {
             (Some(Ok(device)), None) => Some(device.clone()),

@@ -1,6 +1,7 @@
 //! Links that read back, and what is not read.
 
 use super::*;
+use crate::session::resolve_settings;
 use proptest::prelude::*;
 
 fn settings(text: &str) -> Settings {
@@ -260,6 +261,24 @@ fn a_key_named_like_an_option_is_not_read_as_it() {
     let link = decode("#1&processes=four&torch=new");
     assert_eq!((link.options, link.config.as_str()), (Options::default(), ""));
     assert_eq!(link.unknown, ["processes=four", "torch=new"]);
+}
+
+#[test]
+fn options_with_unreadable_values_are_not_applied() {
+    let flags = "math expandable checkpointing del_eval_logits del_train_logits adamw_foreach adamw_8bit chunked_loss fused_loss";
+    for key in flags.split(' ').chain(["others", "context"]) {
+        let part = format!("{key}=banana");
+        let link = decode(&format!("1&{part}"));
+        assert_eq!((link.options, &link.unknown[..]), (Options::default(), &[part][..]));
+    }
+    for (part, n_unknown) in [("vram=banana", 1), ("vram=12", 0), ("vram=12.5", 0)] {
+        let link = decode(&format!("1&gpu=RTX%204090&{part}"));
+        assert_eq!(link.unknown.len(), n_unknown, "{part}");
+        let resolved = resolve_settings(link.settings(), &link.options);
+        assert!(resolved.request.is_none() && resolved.findings.iter().any(|finding| finding.key == "vram"), "{part}");
+    }
+    assert!(resolve_settings(settings(""), &decode("1&vram=12GiB").options).request.is_some());
+    assert!(decode("1&checkpointing&expandable=True&math=false").options.expandable_segments);
 }
 
 #[test]
