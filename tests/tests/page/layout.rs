@@ -1,6 +1,9 @@
 //! The layout at every width. Nothing moves by itself, and nothing jumps.
 
-use crate::page::{LAPTOP, PHONE, Page, Size, tell};
+use crate::{
+    page::{LAPTOP, PHONE, Page, Size, tell},
+    rig::{go, open_paired, rig},
+};
 use std::collections::BTreeMap;
 
 const FITS: &str = "1&batch_size=2&compile=False&gpu=RTX%204070";
@@ -399,5 +402,61 @@ fn reduced_motion_disables_animation() {
         page.until("it fails", "document.querySelector('#verdict').dataset.fits === 'false'").await;
         assert_eq!(page.value::<f64>(LONGEST).await, 0.0, "seconds");
         assert_eq!(page.value::<u64>("document.getAnimations().length").await, 0);
+    });
+}
+
+/// Checkboxes that are shown, with their sides in CSS pixels.
+const CHECKBOXES: &str = "[...document.querySelectorAll('input[type=checkbox]')].filter((box) => box.checkVisibility())
+    .map((box) => { const { width, height } = box.getBoundingClientRect(); return [box.id, width, height] })";
+
+/// Checks that no label squeezes its checkbox. At a window of `width`, all sides have `side_px(width)`.
+async fn assert_checkboxes_whole(page: &Page, n_checkboxes: usize, side_px: impl Fn(u32) -> f64) {
+    page.script("for (const details of document.querySelectorAll('details')) details.open = true").await;
+    for size in [(320, 640), PHONE, LAPTOP] {
+        page.resize(size).await;
+        let boxes: Vec<(String, f64, f64)> = page.value(CHECKBOXES).await;
+        assert_eq!(boxes.len(), n_checkboxes, "{size:?}: {boxes:?}");
+        let side = side_px(size.0);
+        let is_squeezed = |(_, width, height): &&_| (*width, *height) != (side, side);
+        let squeezed: Vec<_> = boxes.iter().filter(is_squeezed).collect();
+        assert!(squeezed.is_empty(), "{size:?}: {squeezed:?} are not squares of {side} px");
+    }
+}
+
+#[test]
+fn checkboxes_are_squares_of_16_px() {
+    tell("checkboxes_are_squares_of_16_px", async |page| {
+        for language in ["en", "de"] {
+            for (name, shown, n_checkboxes) in [
+                ("", "#verdict[data-fits]", 6),
+                ("diagnose.html", "#message", 0),
+                ("demo.html", "#slowly", 1),
+                ("embed.html", "#snippet", 0),
+                ("embed.html?host=none", "#verdict[data-fits]", 1),
+            ] {
+                let separator = if name.contains('?') { '&' } else { '?' };
+                let link = format!("{}{name}{separator}lang={language}", page.address);
+                page.browser.driver.goto(link).await.expect("the page opens");
+                page.until("the form is drawn", &format!("document.querySelector('{shown}')")).await;
+                assert_checkboxes_whole(page, n_checkboxes, |_| 16.0).await;
+            }
+        }
+        // The check detects a checkbox that gives way to its label.
+        page.script("document.querySelector('#compile').style.cssText = 'flex: 0 1 13px; width: auto'").await;
+        let boxes: Vec<(String, f64, f64)> = page.value(CHECKBOXES).await;
+        assert!(boxes.iter().any(|(id, width, height)| id == "compile" && width < height), "{boxes:?}");
+    });
+}
+
+#[test]
+fn checkboxes_of_alert_rules_are_squares() {
+    rig("checkboxes_of_alert_rules_are_squares", async |page, _| {
+        open_paired(page).await;
+        for language in ["en", "de", "ja", "zh"] {
+            go(page, &format!("rig?lang={language}")).await;
+            page.until("the rules are shown", "document.querySelector('#rule-temperature:checked:enabled')").await;
+            // In a narrow window they are as large as a touch target must be.
+            assert_checkboxes_whole(page, 5, |width| if width < 760 { 24.0 } else { 16.0 }).await;
+        }
     });
 }
