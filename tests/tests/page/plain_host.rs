@@ -5,7 +5,7 @@ use std::{
     io::{BufRead, BufReader, Write},
     net::{TcpListener, TcpStream},
     path::{Component, Path, PathBuf},
-    sync::{Arc, Mutex},
+    sync::{Arc, Condvar, Mutex},
     thread,
 };
 
@@ -25,23 +25,47 @@ struct Files {
     written_in: Option<(String, String)>,
     /// Requested paths without a file.
     missing: Mutex<Vec<String>>,
+    slow: Option<SlowFile>,
+}
+
+/// A file that a slow network delivers in two parts.
+struct SlowFile {
+    name: String,
+    /// The length of the first part in bytes.
+    first_bytes: usize,
+    /// Whether the second part may be sent.
+    is_released: Mutex<bool>,
+    released: Condvar,
 }
 
 impl PlainHost {
     /// Starts a host that serves until the process ends.
     pub fn start(folder: &Path) -> Self {
-        Self::serve(folder, None)
+        Self::serve(folder, None, None)
+    }
+
+    /// Starts a host that sends `first_bytes` of the file `name`, and the rest after [`Self::release`].
+    pub fn start_slow(folder: &Path, name: &str, first_bytes: usize) -> Self {
+        let (is_released, released) = Default::default();
+        Self::serve(folder, None, Some(SlowFile { name: name.to_owned(), first_bytes, is_released, released }))
+    }
+
+    /// Sends the rest of the slow file.
+    pub fn release(&self) {
+        let slow = self.files.slow.as_ref().expect("a slow file");
+        *slow.is_released.lock().expect("no panic") = true;
+        slow.released.notify_all();
     }
 
     /// Starts a host that replaces `words` in its pages by `become_words`, which is known only at run time.
     pub fn start_with(folder: &Path, words: &str, become_words: &str) -> Self {
-        Self::serve(folder, Some((words.to_owned(), become_words.to_owned())))
+        Self::serve(folder, Some((words.to_owned(), become_words.to_owned())), None)
     }
 
-    fn serve(folder: &Path, written_in: Option<(String, String)>) -> Self {
+    fn serve(folder: &Path, written_in: Option<(String, String)>, slow: Option<SlowFile>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = format!("http://{}{FOLDER}", listener.local_addr().expect("bound"));
-        let files = Arc::new(Files { folder: folder.to_owned(), written_in, missing: Mutex::default() });
+        let files = Arc::new(Files { folder: folder.to_owned(), written_in, missing: Mutex::default(), slow });
         let served = Arc::clone(&files);
         thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
@@ -80,7 +104,23 @@ fn answer(mut stream: &TcpStream, files: &Files) {
             head("404 Not Found", "text/plain", 0).into_bytes()
         }
     };
-    let _ = stream.write_all(&answer);
+    let first_bytes = match files.slow.as_ref().filter(|slow| path.ends_with(&slow.name)) {
+        Some(slow) => slow.send_first(stream, &answer),
+        None => 0,
+    };
+    let _ = stream.write_all(&answer[first_bytes..]);
+}
+
+impl SlowFile {
+    /// Sends the first part of an answer, and waits until the second may be sent. Returns the bytes sent.
+    fn send_first(&self, mut stream: &TcpStream, answer: &[u8]) -> usize {
+        let head_bytes = answer.windows(4).position(|bytes| bytes == b"\r\n\r\n").expect("a head") + 4;
+        let n = head_bytes + self.first_bytes;
+        let _ = stream.write_all(&answer[..n]);
+        let is_released = self.is_released.lock().expect("no panic");
+        drop(self.released.wait_while(is_released, |is_released| !*is_released).expect("no panic"));
+        n
+    }
 }
 
 impl Files {

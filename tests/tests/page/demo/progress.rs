@@ -1,0 +1,129 @@
+//! What the demo shows while it loads a model and while it writes, and its pace.
+
+use std::fs;
+
+use headroom_languages as _;
+use headroom_text as text;
+
+use super::{READY, demo, shipped, write};
+use crate::{
+    environment::Means,
+    page::{LAPTOP, PHONE, tell_of},
+    plain_host::PlainHost,
+};
+
+/// The page is not empty on a slow network: the status has the bytes that have arrived, and the total.
+#[test]
+fn arrived_part_of_the_model_is_shown() {
+    const FIRST_BYTES: usize = 1_000_000;
+    let test = "arrived_part_of_the_model_is_shown";
+    let Some(means) = Means::of(test) else { return };
+    let host = PlainHost::start_slow(&means.dist, "stories.safetensors", FIRST_BYTES);
+    tell_of(test, &means, &host.address, &[], None, async |page| {
+        page.browser.driver.goto(format!("{}demo.html", page.address)).await.expect("the page opens");
+        let all_bytes = fs::metadata(shipped()).expect("the model that ships").len();
+        let [first, all] = [FIRST_BYTES as u64, all_bytes].map(text::size);
+        let progress = text::demo_fetched(first, all).to_string();
+        let state = "document.querySelector('[data-testid=backend]')?.textContent";
+        assert_eq!(page.until_says(state, &progress).await.trim(), progress);
+        assert!(page.value::<bool>("document.querySelector('#write').disabled").await);
+        host.release();
+        page.until("the model is loaded", READY).await;
+    });
+    host.assert_complete();
+}
+
+#[test]
+fn a_text_states_the_limit_that_ended_it() {
+    demo("a_text_states_the_limit_that_ended_it", &[], async |page| {
+        let n_written = "document.querySelectorAll('#tokens .token:not(.token--given)').length";
+        for (n_tokens, said) in [(20, "Stopped at the limit of 20 tokens."), (1, "Stopped at the limit of one token.")]
+        {
+            write(page, "Once upon a time", 1, n_tokens).await;
+            assert_eq!(page.value::<u32>(n_written).await, n_tokens);
+            let ended = page.text("[data-testid=ended]").await;
+            assert!(ended.starts_with(said), "{ended}");
+            assert!(page.value::<bool>("!document.querySelector('[data-testid=beyond]')").await, "it is short");
+        }
+        // The prompt has 16 characters, and the context 128.
+        write(page, "Once upon a time", 1, 113).await;
+        let beyond = page.text("[data-testid=beyond]").await;
+        assert!(beyond.starts_with("The text is longer than the context of 128 tokens."), "{beyond}");
+    });
+}
+
+/// The height of the smallest token name on the attention map's axis, in CSS pixels.
+const AXIS_PX: &str = "Math.min(...[...document.querySelectorAll('.map__name')].map((name) =>
+    parseFloat(getComputedStyle(name).fontSize) * name.getScreenCTM().d))";
+
+#[test]
+fn names_on_the_attention_map_are_readable() {
+    demo("names_on_the_attention_map_are_readable", &[], async |page| {
+        write(page, "Once upon a time", 1, 30).await;
+        page.until("the map is there", "document.querySelector('[data-testid=map]')").await;
+        for size in [(320, 640), PHONE, (768, 1024), LAPTOP, (1920, 1080)] {
+            page.resize(size).await;
+            let px: f64 = page.value(AXIS_PX).await;
+            assert!(px >= 11.0, "{size:?}: {px} px");
+        }
+    });
+}
+
+#[test]
+fn a_text_can_be_stopped_and_the_page_stays_awake() {
+    demo("a_text_can_be_stopped_and_the_page_stays_awake", &[], async |page| {
+        page.fill("#n-tokens", "2000").await;
+        page.click("#slowly").await;
+        page.click("#write").await;
+        page.until("it writes", "document.querySelector('#tokens').children.length > 18").await;
+        assert_eq!(page.text("#write").await, "Stop");
+        page.click("#write").await;
+        page.until(
+            "it stopped",
+            "document.querySelector('[data-testid=ended]').textContent.startsWith('Stopped after')",
+        )
+        .await;
+        let n: u64 = page.value("document.querySelectorAll('#tokens .token:not(.token--given)').length").await;
+        assert!((1..2000).contains(&n), "{n} tokens");
+    });
+}
+
+#[test]
+fn another_pace_takes_effect_at_once() {
+    /// The pause after each token of the slow pace.
+    const PAUSE_MILLIS: f64 = 150.0;
+    /// Tokens whose time is compared with their pauses, which are a lower bound.
+    const GAPS: u32 = 10;
+    demo("another_pace_takes_effect_at_once", &[], async |page| {
+        // At the slow pace this takes a minute, which exceeds every timeout.
+        page.fill("#n-tokens", "400").await;
+        page.click("#slowly").await;
+        page.click("#write").await;
+        page.until("it writes", "document.querySelector('#tokens').children.length > 18").await;
+        page.click("#slowly").await;
+        page.until("the text ends", "document.querySelector('[data-testid=ended]').textContent !== ''").await;
+        // From the fast to the slow pace. The page's delays shorten some gaps between tokens, and lengthen others.
+        page.fill("#n-tokens", "2000").await;
+        page.script(
+            "const tokens = document.querySelector('#tokens');
+             window.times = [];
+             const note = () => {
+               const { length } = tokens.children;
+               if (length < times.length) [window.times, window.isOther] = [[], true];
+               while (times.length < length) times.push(performance.now());
+             };
+             note();
+             document.querySelector('#slowly').addEventListener('change', () => { window.first = times.length });
+             new MutationObserver(note).observe(tokens, { childList: true })",
+        )
+        .await;
+        page.click("#write").await;
+        page.until("it writes another text", "window.isOther").await;
+        page.click("#slowly").await;
+        page.until("it writes on", "times.length > first + 30").await;
+        let longest = "Math.max(...times.slice(first, -GAPS).map((time, index) => times[first + index + GAPS] - time))";
+        let longest: f64 = page.value(&longest.replace("GAPS", &GAPS.to_string())).await;
+        let least = PAUSE_MILLIS * f64::from(GAPS) - 1.0;
+        assert!(longest >= least, "{GAPS} tokens follow within {longest} ms, and {GAPS} pauses are {least} ms");
+    });
+}
