@@ -2,14 +2,11 @@
 
 use crate::page::{Page, tell};
 use serde_json::Value;
-use std::time::{Duration, Instant};
 
 /// Length in characters of the longest text that is read completely.
 const LENGTH: usize = 5_000_000;
 /// Maximum number of characters of a long text that a field shows: its two ends.
 const SHOWN_MAX: u64 = 10_000;
-/// Time limit for a paste of any size. A plain text area takes more than four minutes for this one.
-const PASTE_MAX: Duration = Duration::from_secs(15);
 
 /// Returns a log of [`LENGTH`] that ends with `end`.
 fn long(end: &str) -> String {
@@ -17,19 +14,28 @@ fn long(end: &str) -> String {
     format!("{}{end}", line.repeat((LENGTH - end.len()) / line.len()))
 }
 
-/// Replaces a field's text by pasting. Returns the time until the page is drawn with the result.
-async fn paste(page: &Page, selector: &str, text: &str) -> Duration {
+/// Records how many characters the browser puts into any field, before the page's own handlers see the change. A text
+/// area lays out a text of [`LENGTH`] for minutes, even if the page shortens it at once.
+const RECORD: &str = "window.mostCharacters = 0;
+    addEventListener('input', ({ target }) => {
+        window.mostCharacters = Math.max(window.mostCharacters, target.value?.length ?? 0);
+    }, true)";
+
+/// Replaces a field's text by pasting, and checks that the browser lays out only a part of it at any time.
+async fn paste(page: &Page, selector: &str, text: &str) {
     page.allow_clipboard().await;
     page.promise(&format!("{{ await navigator.clipboard.writeText({}) }}", Value::from(text))).await;
+    page.script(RECORD).await;
     page.click(selector).await;
     page.press_with_control('a').await;
-    let start = Instant::now();
     page.press_with_control('v').await;
+    // Two frames pass before the page is drawn with the result.
     page.promise("{ await new Promise((r) => requestAnimationFrame(() => requestAnimationFrame(r))) }").await;
-    start.elapsed()
+    let most: u64 = page.value("mostCharacters").await;
+    assert!(most < SHOWN_MAX, "{selector} was given {most} characters");
 }
 
-/// Pastes [`LENGTH`] digits into every one-line field and text area that is shown, and checks that each takes little.
+/// Pastes [`LENGTH`] digits into every one-line field and text area that is shown, and checks that each shows little.
 async fn assert_fields_bounded(page: &Page, n_fields_min: usize) {
     let fields: Vec<String> = page
         .value(
@@ -40,10 +46,9 @@ async fn assert_fields_bounded(page: &Page, n_fields_min: usize) {
     assert!(fields.len() >= n_fields_min, "{fields:?}");
     let text = "7".repeat(LENGTH);
     for id in fields {
-        let took = paste(page, &format!("#{id}"), &text).await;
+        paste(page, &format!("#{id}"), &text).await;
         let length: u64 = page.value(&format!("document.getElementById('{id}').value.length")).await;
         assert!((1..SHOWN_MAX).contains(&length), "{id} has {length} characters");
-        assert!(took < PASTE_MAX, "{id}: {took:?}");
     }
 }
 
@@ -59,10 +64,8 @@ async fn assert_bounded(page: &Page, id: &str, text: &str) {
 fn the_calculator_answers_a_paste_of_5_mb() {
     tell("the_calculator_answers_a_paste_of_5_mb", async |page| {
         let text = format!("batch_size = 3\n{}", "# a comment of a config\n".repeat(LENGTH / 24 - 1));
-        let took = paste(page, "#config", &text).await;
-        println!("a config of {} bytes: {took:?}", text.len());
+        paste(page, "#config", &text).await;
         page.until("it is read", "document.querySelector('#batch_size').value === '3'").await;
-        assert!(took < PASTE_MAX, "{took:?}");
         assert_bounded(page, "config", &text).await;
         // The form still changes the text, and the copy is complete.
         page.fill("#batch_size", "4").await;
@@ -102,36 +105,29 @@ fn diagnose_and_embed_answer_a_paste_of_5_mb() {
             "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 6.14 GiB. GPU 0 has a total capacity of 11.69 GiB of \
              which 2.68 GiB is free.\n",
         );
-        let took = paste(page, "#message", &message).await;
-        println!("a message of {} bytes: {took:?}", message.len());
+        paste(page, "#message", &message).await;
         page.until(
             "it is explained",
             "document.querySelector('[data-testid=explanation]')?.textContent.includes('6.14 GiB')",
         )
         .await;
-        assert!(took < PASTE_MAX, "{took:?}");
         assert_bounded(page, "message", &message).await;
         let config = format!("batch_size = 64\n{}", "# a comment of a config\n".repeat(LENGTH / 24 - 1));
-        let took = paste(page, "#config", &config).await;
-        println!("its config of {} bytes: {took:?}", config.len());
+        paste(page, "#config", &config).await;
         page.until("the run is simulated", "document.querySelector('[data-testid=agreement]')").await;
-        assert!(took < PASTE_MAX, "{took:?}");
         assert_bounded(page, "config", &config).await;
 
         page.browser.driver.goto(format!("{}embed.html", page.address)).await.expect("the page opens");
         page.until("the field is there", "document.querySelector('#snippet')").await;
-        let took = paste(page, "#config", &config).await;
+        paste(page, "#config", &config).await;
         page.until("the lines follow", "document.querySelector('#snippet').textContent.includes('--batch_size=64')")
             .await;
-        assert!(took < PASTE_MAX, "{took:?}");
         assert_bounded(page, "config", &config).await;
         // Lines without settings.
         let log = "iter 100: loss 3.2109, time 123.45ms, mfu 12.34%\n".repeat(LENGTH / 49);
-        let took = paste(page, "#config", &log).await;
-        println!("lines of a log, {} bytes: {took:?}", log.len());
+        paste(page, "#config", &log).await;
         page.until("the lines follow", "!document.querySelector('#snippet').textContent.includes('--batch_size=64')")
             .await;
-        assert!(took < PASTE_MAX, "{took:?}");
         assert_bounded(page, "config", &log).await;
     });
 }
@@ -157,9 +153,7 @@ fn demo_writes_after_a_long_prompt() {
         page.browser.driver.goto(format!("{}demo.html", page.address)).await.expect("the page opens");
         page.until("the model is loaded", "document.querySelector('#write')?.disabled === false").await;
         let prompt = "Once upon a time there was a cat. ".repeat(LENGTH / 34);
-        let took = paste(page, "#prompt", &prompt).await;
-        println!("a prompt of {} bytes: {took:?}", prompt.len());
-        assert!(took < PASTE_MAX, "{took:?}");
+        paste(page, "#prompt", &prompt).await;
         assert_bounded(page, "prompt", &prompt).await;
         page.fill("#n-tokens", "20").await;
         page.click("#write").await;
