@@ -1,6 +1,6 @@
 //! What a reader sees and hears: names, units, punctuation, and the cause of a failure.
 
-use crate::page::tell;
+use crate::page::{Page, tell};
 use std::collections::BTreeSet;
 
 const FAILS: &str = "1&batch_size=64&gpu=RTX%204070";
@@ -45,10 +45,31 @@ fn missing_memory_has_a_readable_unit() {
     });
 }
 
+/// The pages that need no agent, with a selector of what each draws.
+const PAGES: [(&str, &str); 4] =
+    [("demo.html", "#write"), ("diagnose.html", "#message"), ("embed.html", "#snippet"), ("", "#verdict[data-fits]")];
+
+/// Opens each page that needs no agent, and runs `story` with its name.
+async fn on_each_page(page: &Page, mut story: impl AsyncFnMut(&str)) {
+    for (name, shown) in PAGES {
+        page.browser.driver.goto(format!("{}{name}", page.address)).await.expect("the page opens");
+        page.until("the page is drawn", &format!("document.querySelector('{shown}')")).await;
+        story(name).await;
+    }
+}
+
 /// A screen reader spells invisible characters, and a search for the key misses it.
 #[test]
 fn labels_are_the_keys_of_nanogpt() {
     tell("labels_are_the_keys_of_nanogpt", async |page| {
+        on_each_page(page, async |name| {
+            let invisible = "[...document.querySelectorAll('label, [aria-label]')]
+                .map((label) => `${label.ariaLabel ?? ''} ${label.textContent}`)
+                .filter((label) => /\\p{Cf}/u.test(label))";
+            let invisible: Vec<String> = page.value(invisible).await;
+            assert!(invisible.is_empty(), "{name}: {invisible:?}");
+        })
+        .await;
         let labels = "[...document.querySelectorAll('label')].map((label) => label.textContent.trim())";
         let labels: Vec<String> = page.value(labels).await;
         for key in ["batch_size", "block_size", "n_layer", "n_head", "n_embd"] {
@@ -60,10 +81,13 @@ fn labels_are_the_keys_of_nanogpt() {
 #[test]
 fn regions_are_named_by_their_content() {
     tell("regions_are_named_by_their_content", async |page| {
-        page.open(FAILS).await;
-        let names = "[...document.querySelectorAll('section[aria-label]')].map((section) => section.ariaLabel)";
-        let names: Vec<String> = page.value(names).await;
-        assert!(!names.iter().any(|name| name == "Headroom"), "{names:?}");
+        on_each_page(page, async |name| {
+            let names = "[...document.querySelectorAll('section, [role=region]')].map((region) => region.ariaLabel)";
+            let names: Vec<Option<String>> = page.value(names).await;
+            assert!(!names.is_empty(), "{name}");
+            assert!(!names.iter().any(|label| label.as_deref() == Some("Headroom")), "{name}: {names:?}");
+        })
+        .await;
     });
 }
 
