@@ -53,7 +53,10 @@ impl AlertWorker {
     /// # Errors
     /// The system cannot create a thread.
     pub fn start(news: Arc<AlertQueue>, store: Store, rig: String, webhook: Option<Webhook>) -> io::Result<Self> {
-        let mut watch = Watch::new(store, rig, webhook);
+        Self::watch(news, Watch::new(store, rig, webhook))
+    }
+
+    fn watch(news: Arc<AlertQueue>, mut watch: Watch) -> io::Result<Self> {
         let looked_at = Arc::clone(&news);
         let handle = thread::Builder::new().name("alerts".to_owned()).spawn(move || watch.run(&looked_at))?;
         Ok(Self { news, handle: Some(handle) })
@@ -82,20 +85,31 @@ struct Watch {
     run_names: BTreeMap<String, String>,
     /// The last error of reading the rules.
     last_error: LastError,
+    settings_every: Duration,
 }
 
 impl Watch {
     fn new(store: Store, rig: String, webhook: Option<Webhook>) -> Self {
         let (gpu_names, run_names) = Default::default();
         let (alerts, dismissed) = Default::default();
-        let last_error = LastError::default();
-        Self { store, rig, webhook, alerts, is_restored: false, dismissed, gpu_names, run_names, last_error }
+        Self {
+            store,
+            rig,
+            webhook,
+            alerts,
+            is_restored: false,
+            dismissed,
+            gpu_names,
+            run_names,
+            last_error: LastError::default(),
+            settings_every: SETTINGS_EVERY,
+        }
     }
 
     fn run(&mut self, news: &AlertQueue) {
         self.restore();
         let mut next_tick = Instant::now() + TICK;
-        let mut next_settings = Instant::now() + SETTINGS_EVERY;
+        let mut next_settings = Instant::now() + self.settings_every;
         loop {
             let mut wait = next_tick.saturating_duration_since(Instant::now());
             if self.alerts.is_rising() {
@@ -120,7 +134,7 @@ impl Watch {
             let raised = self.alerts.tick(now_ms());
             self.tell_all(raised);
             if Instant::now() >= next_settings {
-                next_settings = Instant::now() + SETTINGS_EVERY;
+                next_settings = Instant::now() + self.settings_every;
                 let raised = self.read_rules();
                 self.tell_all(raised);
             }
@@ -286,6 +300,44 @@ mod tests {
     /// A timeout that no passing test reaches.
     const LONG: Duration = Duration::from_secs(60);
 
+    /// Sets the owner's rules as soon as the history is open.
+    fn set_rules(store: &Store, rules: &[Alert]) {
+        let settings = Settings { alerts: rules.to_vec(), ..Settings::default() };
+        let since = Instant::now();
+        while store.set_settings(&settings, |_| true).is_err() {
+            assert!(since.elapsed() < LONG, "the history opens");
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// The thread does not read the rules on its own here, so only the event of the change can end the alert.
+    #[test]
+    fn alert_of_removed_rule_ends_at_the_change() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (sender, reported) = mpsc::channel();
+        let queue = Arc::new(AlertQueue::default());
+        let news = Arc::clone(&queue);
+        let store = Store::open(folder.path(), RetentionLimits::default(), move |event| {
+            let StoreEvent::Event(event) = event else { return };
+            if matches!(event.what, EventKind::Alert { .. } | EventKind::AlertOver { .. }) {
+                let _ = sender.send(event.what.clone());
+            }
+            news.put(AlertInput::Event(event));
+        });
+        let store = store.expect("a thread");
+        set_rules(&store, &[Alert::GpuLost]);
+        let mut watch = Watch::new(store.clone(), "rig".to_owned(), None);
+        watch.settings_every = Duration::from_secs(24 * 60 * 60);
+        let worker = AlertWorker::watch(Arc::clone(&queue), watch).expect("a thread");
+        queue.put(AlertInput::TelemetryEvent(TelemetryEvent::GpuLost("GPU-0".to_owned())));
+        let fired = reported.recv_timeout(LONG).expect("an alert");
+        assert!(matches!(fired, EventKind::Alert { alert: Alert::GpuLost, .. }), "{fired:?}");
+        set_rules(&store, &[]);
+        let over = EventKind::AlertOver { alert: Alert::GpuLost, gpu: Some("GPU-0".to_owned()) };
+        assert_eq!(reported.recv_timeout(LONG), Ok(over));
+        drop(worker);
+    }
+
     #[test]
     fn full_queue_still_raises_alerts() {
         let folder = tempfile::tempdir().expect("a folder");
@@ -296,13 +348,7 @@ mod tests {
             }
         });
         let store = store.expect("a thread");
-        let rules = [Alert::RunFailed, Alert::GpuLost];
-        let settings = Settings { alerts: rules.to_vec(), ..Settings::default() };
-        let since = Instant::now();
-        while store.set_settings(&settings, |_| true).is_err() {
-            assert!(since.elapsed() < LONG, "the history opens");
-            thread::sleep(Duration::from_millis(20));
-        }
+        set_rules(&store, &[Alert::RunFailed, Alert::GpuLost]);
         // Nothing reads the queue yet. Telemetry and progress arrive before and after the events that matter.
         let queue = Arc::new(AlertQueue::default());
         let n_dropped = std::cell::Cell::new(0);
