@@ -190,18 +190,43 @@ fn failed_preparation_reports_cause_and_leaves_no_files() {
     assert_snapshot!("data_problems", shown);
 }
 
-/// A device can supply bytes without end, so the input is bounded.
+/// Returns the command as a shell without job control starts it in the background: with SIGINT ignored. `limits` are
+/// commands of the shell that run first.
+#[cfg(unix)]
+fn of_shell(folder: &Temporary, limits: &str, file: &str) -> Command {
+    let command = folder.command(&[file, "--out=out"]);
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &format!("trap '' INT; {limits} exec \"$0\" \"$@\"")]).arg(command.get_program());
+    shell.args(command.get_args()).current_dir(&folder.0).stdin(Stdio::null());
+    shell
+}
+
+/// A device or a pipe can supply bytes without end, so the input is bounded, and with it the memory.
 #[cfg(target_os = "linux")]
 #[test]
-fn an_endless_device_is_read_up_to_a_bound() {
-    let folder = Temporary::new("endless");
-    let said = folder.fails(&["/dev/zero", "--out=out"], 1);
-    assert_eq!(
-        said,
-        "headroom: cannot read /dev/zero: a pipe or a device may give 1 GiB at most\n\n\
-         hint: write it to a file first; a file may have any size\n"
-    );
-    assert_eq!(folder.names("out"), [""; 0]);
+fn endless_input_is_read_up_to_a_bound_in_bounded_memory() {
+    // Addresses for twice the bound, which the buffer reaches when it grows, and for the program itself.
+    let limits = format!("ulimit -v {};", 3 << 20);
+    for (file, name) in [("/dev/zero", "/dev/zero"), ("-", "standard input")] {
+        let folder = Temporary::new("endless");
+        let mut writer = Command::new("yes").stdout(Stdio::piped()).spawn().expect("yes is there");
+        let pipe = writer.stdout.take().expect("piped");
+        let output = of_shell(&folder, &limits, file).stdin(pipe).output().expect("headroom runs");
+        // The writer ends when nothing reads its pipe.
+        writer.wait().expect("it ends");
+        let expected = format!(
+            "headroom: cannot read {name}: a pipe or a device may give 1 GiB at most\n\n\
+             hint: write it to a file first; a file may have any size\n"
+        );
+        assert_eq!((text(&output.stderr), output.status.code()), (&*expected, Some(1)), "{file}");
+        assert_eq!(folder.names("out"), [""; 0], "{file}");
+    }
+}
+
+#[cfg(unix)]
+fn interrupt(child: &std::process::Child) {
+    let asked = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill is there");
+    assert!(asked.success());
 }
 
 /// A pipe with a slow writer is read until the writer closes it.
@@ -213,18 +238,32 @@ fn the_interrupt_key_ends_the_reading_of_a_pipe() {
     let folder = Temporary::new("interrupt");
     let pipe = folder.0.join("pipe");
     assert!(Command::new("mkfifo").arg(&pipe).status().expect("mkfifo is there").success());
-    // A shell without job control starts background commands with SIGINT ignored.
-    let script = "trap '' INT; exec \"$0\" data prepare pipe --out=out";
-    let mut command = Command::new("sh");
-    command.args(["-c", script, env!("CARGO_BIN_EXE_headroom")]).current_dir(&folder.0);
-    let mut child = command.stdin(Stdio::null()).spawn().expect("it starts");
+    let mut child = of_shell(&folder, "", "pipe").spawn().expect("it starts");
     // Opening blocks until the program reads.
     let writer = fs::OpenOptions::new().write(true).open(&pipe).expect("a pipe");
-    let asked = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill is there");
-    assert!(asked.success());
+    interrupt(&child);
     let status = child.wait().expect("it ends while the pipe is open");
     drop(writer);
     assert_eq!(status.signal(), Some(2), "{status}");
+}
+
+/// The signal ends the program before it has read all that it may.
+#[cfg(unix)]
+#[test]
+fn the_interrupt_key_ends_the_reading_of_an_endless_pipe() {
+    use std::{io::Write as _, os::unix::process::ExitStatusExt as _};
+
+    let folder = Temporary::new("flood");
+    let mut child = of_shell(&folder, "", "-").stdin(Stdio::piped()).spawn().expect("it starts");
+    let mut pipe = child.stdin.take().expect("piped");
+    // More than a pipe holds, so the program has read some of it.
+    let block = [b'a'; 1 << 20];
+    pipe.write_all(&block).expect("it is read");
+    interrupt(&child);
+    // Ends at the error of a pipe that nothing reads.
+    let written = (1..).take_while(|_| pipe.write_all(&block).is_ok()).count();
+    let status = child.wait().expect("it ends");
+    assert_eq!(status.signal(), Some(2), "{status} after {written} MiB more");
 }
 
 #[test]
