@@ -45,7 +45,7 @@ fn fault_is_reported_by_first_wait_and_all_later_calls() {
 #[test]
 fn codes_of_newer_drivers_are_reported_by_their_numbers() {
     let test = "faults::codes_of_newer_drivers_are_reported_by_their_numbers";
-    let output = [721, 916, 919, 9999].map(|code| {
+    let output = [721, 916, 917, 918, 919, 12345].map(|code| {
         let said = Child::on(test, &fails_at(2, code)).run(|tell| {
             let device = Device::open(0).expect("a GPU");
             tell(norm(&device).expect_err("the second launch").to_string());
@@ -55,8 +55,10 @@ fn codes_of_newer_drivers_are_reported_by_their_numbers() {
     assert_snapshot!(output.concat(), @r#"
     Tensor Memory not completely freed (CUDA_ERROR_TENSOR_MEMORY_LEAK, 721): one of the 2 kernels since the last wait did it, the newest being global_norm_root (HEADROOM_CUDA_SYNC=1 tells which), found out at tests/fake_cuda/tests/states/faults.rs:LINE
     cuMemcpyDtoHAsync_v2 at tests/fake_cuda/tests/states/faults.rs:LINE: key rotation in progress (CUDA_ERROR_KEY_ROTATION, 916)
+    cuMemcpyDtoHAsync_v2 at tests/fake_cuda/tests/states/faults.rs:LINE: the driver returned an error code that it does not describe (no name, 917)
+    cuMemcpyDtoHAsync_v2 at tests/fake_cuda/tests/states/faults.rs:LINE: the driver returned an error code that it does not describe (no name, 918)
     cuMemcpyDtoHAsync_v2 at tests/fake_cuda/tests/states/faults.rs:LINE: the driver returned an error code that it does not describe (no name, 919)
-    cuMemcpyDtoHAsync_v2 at tests/fake_cuda/tests/states/faults.rs:LINE: the driver returned an error code that it does not describe (no name, 9999)
+    cuMemcpyDtoHAsync_v2 at tests/fake_cuda/tests/states/faults.rs:LINE: the driver returned an error code that it does not describe (no name, 12345)
     "#);
 }
 
