@@ -20,6 +20,8 @@ pub enum WeightsError {
         /// The format.
         what: Key,
     },
+    /// The file has no known format, or its start is damaged.
+    UnknownFormat,
     /// The header exceeds the limit.
     HeaderTooLong {
         /// The header's length in bytes, according to the file.
@@ -224,6 +226,7 @@ impl WeightsError {
         match self {
             Self::TooShort { file_bytes } => text::weights_too_short(count(*file_bytes)),
             Self::OtherFormat { what } => text::weights_other_format(*what),
+            Self::UnknownFormat => text::WEIGHTS_UNKNOWN_FORMAT.into(),
             Self::HeaderTooLong { header_bytes, max } => {
                 text::weights_header_too_long(count(*header_bytes), count(*max))
             }
@@ -285,7 +288,7 @@ impl WeightsError {
     pub const fn hint(&self) -> Option<Key> {
         match self {
             Self::TooShort { .. } | Self::HeaderCut { .. } | Self::Truncated { .. } => Some(text::WEIGHTS_HINT_COPY),
-            Self::OtherFormat { .. } => Some(text::WEIGHTS_HINT_CONVERT),
+            Self::OtherFormat { .. } | Self::UnknownFormat => Some(text::WEIGHTS_HINT_CONVERT),
             Self::Dtype { .. } => Some(text::WEIGHTS_HINT_DTYPE),
             Self::UnknownHeads { .. } => Some(text::WEIGHTS_HINT_HEADS),
             Self::ConfigDisagrees { .. } => Some(text::WEIGHTS_HINT_ONE_MODEL),

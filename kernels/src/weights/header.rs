@@ -60,7 +60,10 @@ pub fn header_range(prefix: &[u8], file_bytes: u64) -> Result<Range<u64>, Weight
     };
     let header_bytes = u64::from_le_bytes(*prefix);
     if header_bytes > MAX_HEADER_BYTES {
-        return Err(WeightsError::HeaderTooLong { header_bytes, max: MAX_HEADER_BYTES });
+        return Err(match header_bytes < file_bytes {
+            true => WeightsError::HeaderTooLong { header_bytes, max: MAX_HEADER_BYTES },
+            false => WeightsError::UnknownFormat,
+        });
     }
     let start = PREFIX_BYTES as u64;
     if start + header_bytes > file_bytes {
