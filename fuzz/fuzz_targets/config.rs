@@ -9,9 +9,10 @@ use headroom_planner::{
     advice::{Advice, advise},
     link::{MAX_LINK_BYTES, decode, encode},
     nanogpt::{Settings, Severity, Source, defaults::KEYS, from_pasted_text, patch, read},
+    optimizer_spec::Optimizer,
     plan::plan,
     session::{Options, resolve_settings},
-    train_config::{Attention, CrossEntropy, Optimizer},
+    train_config::{Attention, CrossEntropy},
 };
 use libfuzzer_sys::fuzz_target;
 use serde_json::Value as Json;

@@ -46,5 +46,4 @@ pub use gpu::{Gpu, gpus};
 pub use launch::{Argument, Grid};
 pub use library::{Kernel, Module};
 pub use memory::{Allocation, Slice};
-pub use requirements::Capability;
 pub use trainer::Trainer;

@@ -15,6 +15,7 @@ use super::{
     Error, Exit, ROOT,
     args::{OptionHelp, PROGRAM, ParsedArgs, UsageError, Word, among, parse, refusal},
     command::{Command, Words},
+    plan::OPTIMIZER_NAMES,
     print,
     runs::StatusWord,
 };
@@ -25,7 +26,7 @@ use headroom_train::settings::SEED;
 pub const VALUES: &[(&str, &[&str])] = &[
     ("color", &["auto", "always", "never"]),
     ("status", &["queued", "running", "stalled", "done", "stopped", "failed", "lost"]),
-    ("optimizer", &["adamw-fused", "adamw-foreach", "adamw-8bit"]),
+    ("optimizer", &OPTIMIZER_NAMES),
     ("cross-entropy", &["whole", "chunked", "fused"]),
     ("recompute", &["auto", "none", "gelu", "attention", "block"]),
     ("dtype", &["bfloat16", "float16", "float32"]),

@@ -34,7 +34,7 @@ use super::{
 };
 use headroom_agent_core::utf8::NotText;
 use headroom_train::keys::stops_nanogpt;
-pub use options::COMMAND;
+pub use options::{COMMAND, OPTIMIZER_NAMES};
 use options::{EVAL_BATCH_SIZE, FLAGS, NanogptArgument, Request, is_value, take_word};
 
 /// Default address of `headroom serve`, for links.

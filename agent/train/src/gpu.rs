@@ -370,7 +370,7 @@ mod tests {
                 text::card_driver_too_old("11.8", "12.4", cuda::driver::NEEDED_RELEASE),
             ),
             (
-                CudaError::GpuTooOld { name: name(), capability: cuda::Capability { major: 7, minor: 5 } },
+                CudaError::GpuTooOld { name: name(), capability: hardware::ComputeCapability::new(7, 5) },
                 text::card_too_old(name(), "7.5", "8.0"),
             ),
             (CudaError::NoSuchGpu { index: 3, n_gpus: 1 }, text::card_not_there(3_u64, 1_u64)),

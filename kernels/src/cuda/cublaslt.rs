@@ -73,7 +73,7 @@ impl CublasLt {
     }
 
     fn new(device: &Device, (found, handle): (LoadedLibrary, calls::Handle), keep_in: Option<&Path>) -> Self {
-        let gemm_backend = GemmBackend::cublaslt(device.gpu().capability.major);
+        let gemm_backend = GemmBackend::cublaslt(device.gpu().capability);
         // The driver was already opened when the library was loaded.
         let driver = Driver::get().map_or(super::driver::NEEDED, Driver::version);
         let key = Key::new(device.gpu(), driver, ("cublaslt", found.version.0), gemm_backend.workspace_bytes());

@@ -2,10 +2,11 @@
 
 use std::{fmt, panic::Location};
 
+use headroom_planner::hardware::ComputeCapability;
 use headroom_text::{self as text, Text};
 use thiserror::Error;
 
-use super::requirements::{self, Capability, Version};
+use super::requirements::{self, Version};
 
 /// Why the GPU cannot be used, or cannot be used any longer.
 #[derive(Clone, Debug, PartialEq, Error)]
@@ -41,7 +42,7 @@ pub enum CudaError {
         /// Product name.
         name: String,
         /// Compute capability.
-        capability: Capability,
+        capability: ComputeCapability,
     },
     /// The GPU is out of memory for the driver's context of a process.
     NoRoomForContext {
@@ -197,7 +198,7 @@ impl CudaError {
             Self::NoGpu => text::CARD_NONE.into(),
             Self::NoSuchGpu { index, n_gpus } => text::card_not_there(u64::from(*index), u64::from(*n_gpus)),
             Self::GpuTooOld { name, capability } => {
-                text::card_too_old(name.as_str(), capability.to_string(), Capability::NEEDED.to_string())
+                text::card_too_old(name.as_str(), capability.to_string(), requirements::NEEDED_CAPABILITY.to_string())
             }
             Self::NoRoomForContext { name, total_bytes } => text::card_no_room(name.as_str(), text::size(*total_bytes)),
             Self::OutOfDeviceMemory { requested_bytes, free_bytes } => {

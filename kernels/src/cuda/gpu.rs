@@ -1,10 +1,12 @@
 //! The machine's GPUs, as the driver describes them before one is opened.
 
+use headroom_planner::hardware::ComputeCapability;
+
 use super::{
     calls::{self, GpuAttribute, GpuHandle},
     driver::Driver,
     error::CudaError,
-    requirements::Capability,
+    requirements::NEEDED_CAPABILITY,
 };
 
 /// A GPU, or a MIG instance of one.
@@ -17,7 +19,7 @@ pub struct Gpu {
     /// UUID as NVML formats it, `GPU-…`; it maps the driver's index to NVML's.
     pub uuid: String,
     /// Compute capability.
-    pub capability: Capability,
+    pub capability: ComputeCapability,
     /// Total memory in bytes.
     pub total_bytes: u64,
     pub multiprocessors: u32,
@@ -31,9 +33,9 @@ impl Gpu {
             index,
             name: handle.name()?,
             uuid: uuid(handle.uuid()?),
-            capability: Capability {
-                major: handle.attribute(GpuAttribute::CapabilityMajor)?,
-                minor: handle.attribute(GpuAttribute::CapabilityMinor)?,
+            capability: ComputeCapability {
+                major: number(handle.attribute(GpuAttribute::CapabilityMajor)?),
+                minor: number(handle.attribute(GpuAttribute::CapabilityMinor)?),
             },
             total_bytes: handle.total_bytes()?,
             multiprocessors: handle.attribute(GpuAttribute::Multiprocessors)?,
@@ -44,13 +46,18 @@ impl Gpu {
     /// Checks that the kernels support this GPU.
     ///
     /// # Errors
-    /// [`CudaError::GpuTooOld`] if the capability is below [`Capability::NEEDED`].
+    /// [`CudaError::GpuTooOld`] if the capability is below [`NEEDED_CAPABILITY`].
     pub fn check(&self) -> Result<(), CudaError> {
-        if self.capability < Capability::NEEDED {
+        if self.capability < NEEDED_CAPABILITY {
             return Err(CudaError::GpuTooOld { name: self.name.clone(), capability: self.capability });
         }
         Ok(())
     }
+}
+
+/// Part of a compute capability.
+fn number(attribute: u32) -> u8 {
+    u8::try_from(attribute).unwrap_or(u8::MAX)
 }
 
 /// Lists the GPUs visible to the driver, including unsupported ones.

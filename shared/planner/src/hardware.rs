@@ -1,6 +1,6 @@
 //! NVIDIA GPUs: total memory as CUDA reports it, peak rates, and the source of each figure.
 //!
-//! The rows are data (`geforce`, `geforce_recent`, `professional`, `datacenter`); [`devices`], [`find()`] and
+//! The rows are data (`architecture`, `geforce`, `geforce_recent`, `professional`, `datacenter`); [`devices`], [`find()`] and
 //! [`reported`] return them. [`context`] estimates the size of a CUDA context. This module does not query hardware. A
 //! program on the machine with the GPU should prefer the driver's values and build a [`Device::custom`].
 
@@ -19,6 +19,7 @@ macro_rules! cite {
     };
 }
 
+mod architecture;
 mod capability;
 mod cloud;
 pub mod context;
@@ -33,6 +34,7 @@ mod search;
 #[cfg(test)]
 mod tests;
 
+pub use architecture::{Architecture, FusedAttention};
 pub use capability::{ComputeCapability, ParseComputeCapabilityError};
 pub use cloud::{CLOUD_GPUS, CloudGpu};
 pub use find::{UnknownDevice, find, reported};
@@ -138,10 +140,10 @@ impl Device {
         }
     }
 
-    /// Whether the hardware supports bfloat16: compute capability 8.0 and later.
+    /// Whether the hardware supports bfloat16.
     #[must_use]
-    pub fn supports_bfloat16(&self) -> bool {
-        self.compute_capability >= ComputeCapability::new(8, 0)
+    pub const fn supports_bfloat16(&self) -> bool {
+        self.compute_capability.architecture().has_bfloat16
     }
 
     /// Peak rate of matrix products in `dtype`, in FLOP/s; `None` if the GPU has no fast path for it.

@@ -7,6 +7,7 @@
 
 pub mod advice;
 pub mod compute;
+pub mod diff;
 pub mod dtype;
 pub mod gpt;
 pub mod hardware;
@@ -14,6 +15,7 @@ pub mod link;
 pub mod memory;
 pub mod nanogpt;
 pub mod oom;
+pub mod optimizer_spec;
 pub mod plan;
 pub mod report;
 pub mod request;

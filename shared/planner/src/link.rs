@@ -18,8 +18,9 @@ use crate::{
         PastedKind, Problem, Settings, Source, UNREADABLE, Value, defaults, executed_line, from_pasted_text, is_name,
         read, stock,
     },
+    optimizer_spec::Optimizer,
     session::{Options, SHAKESPEARE_CHAR},
-    train_config::{Attention, CrossEntropy, Optimizer},
+    train_config::{Attention, CrossEntropy},
 };
 use headroom_text::{self as text, Text, units::parse_size};
 
@@ -39,7 +40,7 @@ const PRIVATE_KEYS: [&str; 4] = ["out_dir", "wandb_log", "wandb_project", "wandb
 const NOTHING: &str = "?";
 
 /// Names of the options in a link. A fork's key with the same name is omitted, because it would be read as the option.
-const OPTIONS: [&str; 15] = [
+const OPTIONS: [&str; 13] = [
     "gpu",
     "vram",
     "others",
@@ -51,11 +52,20 @@ const OPTIONS: [&str; 15] = [
     "checkpointing",
     "del_eval_logits",
     "del_train_logits",
-    "adamw_foreach",
-    "adamw_8bit",
     "chunked_loss",
     "fused_loss",
 ];
+
+/// Returns whether a key is an option's name.
+fn is_option(key: &str) -> bool {
+    OPTIONS.contains(&key) || optimizer(key).is_some()
+}
+
+/// Returns the optimizer that an option of this name selects. The default has no option.
+fn optimizer(key: &str) -> Option<Optimizer> {
+    let others = Optimizer::ALL.iter().filter(|other| **other != Optimizer::default());
+    others.copied().find(|optimizer| optimizer.spec().id == key)
+}
 
 /// Key of the moment in the page's chart that a link pins. Only the page uses it; it does not affect the run.
 pub const PIN: &str = "pin";
@@ -71,7 +81,7 @@ fn travels(settings: &Settings, key: &str, value: &Value) -> bool {
             _ => true,
         },
         _ if settings.is_set(key) => !PRIVATE_KEYS.contains(&key),
-        _ if OPTIONS.contains(&key) || key == "config" || key == PIN || !is_name(key) => false,
+        _ if is_option(key) || key == "config" || key == PIN || !is_name(key) => false,
         _ => !matches!(value, Value::Str(_) | Value::Opaque(_)),
     }
 }
@@ -210,14 +220,14 @@ fn encode_options(options: &Options, push: &mut impl FnMut(&str, &str)) {
     if options.world_size != default.world_size {
         push("processes", &options.world_size.to_string());
     }
+    let optimizer = options.optimizer;
     for (name, is_set) in [
         ("math", options.attention == Attention::Math),
         ("expandable", options.expandable_segments),
         ("checkpointing", options.activation_checkpointing),
         ("del_eval_logits", options.del_eval_logits),
         ("del_train_logits", options.del_train_logits),
-        ("adamw_foreach", options.optimizer == Optimizer::AdamwForeach),
-        ("adamw_8bit", options.optimizer == Optimizer::Adamw8bit),
+        (optimizer.spec().id, optimizer != default.optimizer),
         ("chunked_loss", options.cross_entropy == CrossEntropy::Chunked),
         ("fused_loss", options.cross_entropy == CrossEntropy::Fused),
     ] {
@@ -276,7 +286,7 @@ fn decode_within(fragment: &str, depth: u32) -> Link {
     let mut keys = String::new();
     let mut arguments = String::new();
     for (part, key, value) in parts.iter().filter(|(_, key, _)| !is_text(key) && key != PIN) {
-        let is_understood = if OPTIONS.contains(&key.as_str()) {
+        let is_understood = if is_option(key) {
             read_option(&mut link.options, key, value)
         } else {
             // A shell has no escapes in single quotes: a quote is written outside of them.
@@ -401,12 +411,14 @@ fn read_option(options: &mut Options, key: &str, value: &str) -> bool {
         ("checkpointing", _) => options.activation_checkpointing = is_on,
         ("del_eval_logits", _) => options.del_eval_logits = is_on,
         ("del_train_logits", _) => options.del_train_logits = is_on,
-        ("adamw_foreach", _) if is_on => options.optimizer = Optimizer::AdamwForeach,
-        ("adamw_8bit", _) if is_on => options.optimizer = Optimizer::Adamw8bit,
         ("chunked_loss", _) if is_on => options.cross_entropy = CrossEntropy::Chunked,
         ("fused_loss", _) if is_on => options.cross_entropy = CrossEntropy::Fused,
-        // 0 is the default, and the optimizer and the loss have several keys, of which another may be 1.
-        _ => {}
+        // 0 is the default. The loss and the optimizer have several keys, of which another may be 1.
+        ("chunked_loss" | "fused_loss", _) => {}
+        _ => match optimizer(key) {
+            Some(optimizer) if is_on => options.optimizer = optimizer,
+            found => return found.is_some(),
+        },
     }
     true
 }

@@ -23,8 +23,9 @@ use crate::{
         defaults::{self, DEFAULT_VOCAB_SIZE},
         read,
     },
+    optimizer_spec::Optimizer,
     request::Request,
-    train_config::{Attention, CrossEntropy, Optimizer, TrainConfig},
+    train_config::{Attention, CrossEntropy, TrainConfig},
 };
 use headroom_text::{self as text, Text, units::MIB};
 
@@ -401,7 +402,7 @@ impl Resolver {
             return false;
         } else if torch < TorchVersion::new(2, 0) {
             text::no_compile_yet(torch.to_string())
-        } else if capability < ComputeCapability::new(7, 0) {
+        } else if !capability.architecture().has_triton {
             text::no_triton(name, capability.to_string())
         } else if train.dtype != Dtype::Bfloat16 || device.supports_bfloat16() {
             return true;

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::dtype::Dtype;
+use crate::{dtype::Dtype, optimizer_spec::Optimizer};
 use headroom_text::{self as text, Text};
 
 /// Maximum value of a count (iterations, micro-steps, processes, sequences) in a plan.
@@ -18,19 +18,6 @@ pub enum Attention {
     Flash,
     /// nanoGPT's slow attention, which stores a tensor of shape (B, H, T, T).
     Math,
-}
-
-/// Optimizer implementation.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Optimizer {
-    /// `torch.optim.AdamW(fused=True)`, nanoGPT's choice on a GPU.
-    #[default]
-    AdamwFused,
-    /// `torch.optim.AdamW(foreach=True)`, PyTorch's default if fused is off. It needs temporaries for all gradients.
-    AdamwForeach,
-    /// bitsandbytes' `AdamW8bit`: one byte per moment, in blocks with a float32 scale.
-    Adamw8bit,
 }
 
 /// Implementation of the loss.

@@ -19,7 +19,8 @@ use headroom_planner::{
         schedule::program,
         simulate::{Outcome, simulate},
     },
-    train_config::{Attention, Optimizer, TrainConfig},
+    optimizer_spec::Optimizer,
+    train_config::{Attention, TrainConfig},
 };
 
 /// Recorded files of eager runs.

@@ -2,8 +2,9 @@
 
 use headroom_planner::{
     nanogpt::Value,
+    optimizer_spec::Optimizer,
     session::Options,
-    train_config::{Attention, CrossEntropy, Optimizer},
+    train_config::{Attention, CrossEntropy},
 };
 use headroom_text::units::MIB;
 use leptos::prelude::*;
@@ -17,7 +18,6 @@ use crate::{
 
 const ATTENTIONS: [Attention; 2] = [Attention::Flash, Attention::Math];
 const CROSS_ENTROPIES: [CrossEntropy; 3] = [CrossEntropy::Whole, CrossEntropy::Chunked, CrossEntropy::Fused];
-const OPTIMIZERS: [Optimizer; 3] = [Optimizer::AdamwFused, Optimizer::AdamwForeach, Optimizer::Adamw8bit];
 
 /// The disclosure with the less common options.
 #[component]
@@ -81,13 +81,15 @@ fn position<T: PartialEq>(all: &[T], one: &T) -> Option<usize> {
 /// Options that nanoGPT's keys and PyTorch offer.
 #[component]
 fn Training(budget: Budget) -> impl IntoView {
+    let optimizers: Vec<_> = Optimizer::ALL.iter().map(|optimizer| t(optimizer.spec().label)).collect();
     view! {
         <Choice id="attention" label=t(text::ATTENTION) hint=t(text::ATTENTION_HINT) choices=vec!["flash", "math"]
             chosen=option(budget, |o| position(&ATTENTIONS, &o.attention))
             on_choose=move |index: usize| change(budget, |o| o.attention = ATTENTIONS[index]) />
-        <Choice id="optimizer" label=t(text::OPTIMIZER) hint=t(text::OPTIMIZER_HINT) choices=vec!["AdamW fused", "AdamW foreach", t(text::OPTIMIZER_8BIT)]
-            chosen=option(budget, |o| position(&OPTIMIZERS, &o.optimizer))
-            on_choose=move |index: usize| change(budget, |o| o.optimizer = OPTIMIZERS[index]) />
+        <Choice id="optimizer" label=t(text::OPTIMIZER) hint=t(text::OPTIMIZER_HINT)
+            choices=optimizers
+            chosen=option(budget, |o| Some(o.optimizer as usize))
+            on_choose=move |index: usize| change(budget, |o| o.optimizer = Optimizer::ALL[index]) />
         <Choice id="cross_entropy" label=t(text::CROSS_ENTROPY) hint=t(text::CROSS_ENTROPY_HINT)
             choices=[text::CROSS_ENTROPY_WHOLE, text::CROSS_ENTROPY_CHUNKED, text::CROSS_ENTROPY_FUSED].map(t).to_vec()
             chosen=option(budget, |o| position(&CROSS_ENTROPIES, &o.cross_entropy))

@@ -6,6 +6,7 @@ use headroom_languages::table;
 use headroom_planner::{
     advice::{CodeChange, changes_text},
     nanogpt::Source,
+    optimizer_spec::Optimizer,
     train_config::TrainConfig,
 };
 use headroom_text::{LANGUAGES, Text};
@@ -15,14 +16,24 @@ const MARK: &str = "# headroom";
 
 /// Changes that comments name, with the options of `headroom plan` that assume them. A config key expresses the
 /// evaluation batch.
-const OPTIONS: [(CodeChange, &str); 6] = [
+const OPTIONS: [(CodeChange, &str); 5] = [
     (CodeChange::ActivationCheckpointing, "--activation-checkpointing"),
     (CodeChange::ChunkedLoss, "--cross-entropy=chunked"),
     (CodeChange::FusedLoss, "--cross-entropy=fused"),
-    (CodeChange::Adamw8bit, "--optimizer=adamw-8bit"),
     (CodeChange::DelEvalLogits, "--del-eval-logits"),
     (CodeChange::DelTrainLogits, "--del-train-logits"),
 ];
+
+/// All changes that comments name, with their options, in the order of the files.
+fn options() -> impl Iterator<Item = (CodeChange, String)> {
+    let optimizers = Optimizer::ALL.iter().filter(|optimizer| optimizer.spec().code.is_some());
+    let optimizers = optimizers
+        .map(|optimizer| (CodeChange::Optimizer(*optimizer), format!("--optimizer={}", optimizer.spec().name)));
+    let mut options: Vec<_> = OPTIONS.iter().map(|(change, option)| (*change, (*option).to_owned())).collect();
+    options.extend(optimizers);
+    options.sort();
+    options.into_iter()
+}
 
 /// Notes on the configs that were written for changed code that the plan does not assume, one per file.
 pub fn notes(sources: &[Source], train: &TrainConfig) -> String {
@@ -30,13 +41,13 @@ pub fn notes(sources: &[Source], train: &TrainConfig) -> String {
     let note = |source: &Source| {
         let Source::File { name, text } = source else { return None };
         let missing: Vec<_> =
-            OPTIONS.iter().filter(|(change, _)| !planned.contains(change) && is_named(text, *change)).collect();
+            options().filter(|(change, _)| !planned.contains(change) && is_named(text, *change)).collect();
         if missing.is_empty() {
             return None;
         }
         let changes: Vec<CodeChange> = missing.iter().map(|(change, _)| *change).collect();
         let names: Vec<String> = changes.iter().map(|change| Text::from(change.text()).to_string()).collect();
-        let options: Vec<&str> = missing.iter().map(|(_, option)| *option).collect();
+        let options: Vec<&str> = missing.iter().map(|(_, option)| &**option).collect();
         Some(format!(
             "{name}: written with {} ({}), which this plan does not assume\n\nhint: {} plans the changed code\n",
             changes_text(&changes),

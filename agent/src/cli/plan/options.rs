@@ -6,8 +6,9 @@ use headroom_planner::{
     hardware::{find, search},
     memory::message::TorchVersion,
     nanogpt::defaults,
+    optimizer_spec::Optimizer,
     session::Options,
-    train_config::{Attention, CrossEntropy, Optimizer},
+    train_config::{Attention, CrossEntropy},
 };
 use headroom_text::units::{MIB, parse_size};
 
@@ -44,6 +45,53 @@ pub enum NanogptArgument {
 
 /// Patch that is written like a key but is not one of nanoGPT's.
 pub const EVAL_BATCH_SIZE: &str = "eval_batch_size";
+
+/// Names of all optimizers, the default first.
+pub const OPTIMIZER_NAMES: [&str; Optimizer::ALL.len()] = {
+    let mut names = [""; Optimizer::ALL.len()];
+    let mut i = 0;
+    while i < names.len() {
+        names[i] = Optimizer::ALL[i].spec().name;
+        i += 1;
+    }
+    names
+};
+
+/// A text that is joined at compile time.
+struct JoinedText {
+    bytes: [u8; 256],
+    len: usize,
+}
+
+impl JoinedText {
+    const fn with(mut self, text: &str) -> Self {
+        let mut i = 0;
+        while i < text.len() {
+            self.bytes[self.len] = text.as_bytes()[i];
+            self.len += 1;
+            i += 1;
+        }
+        self
+    }
+
+    const fn text(&self) -> &str {
+        match std::str::from_utf8(self.bytes.split_at(self.len).0) {
+            Ok(text) => text,
+            Err(_) => "",
+        }
+    }
+}
+
+/// "Optimizer: a, b or c", with the default.
+static OPTIMIZER_DOC: JoinedText = {
+    let mut doc = JoinedText { bytes: [0; 256], len: 0 }.with("Optimizer: ").with(OPTIMIZER_NAMES[0]);
+    let mut i = 1;
+    while i < OPTIMIZER_NAMES.len() {
+        doc = doc.with(if i + 1 < OPTIMIZER_NAMES.len() { ", " } else { " or " }).with(OPTIMIZER_NAMES[i]);
+        i += 1;
+    }
+    doc.with("\n[default: ").with(OPTIMIZER_NAMES[0]).with("]")
+};
 
 /// Option table, in the order of the help.
 pub const FLAGS: &[Flag<Request>] = &[
@@ -96,13 +144,9 @@ pub const FLAGS: &[Flag<Request>] = &[
     Flag {
         name: "optimizer",
         value: Some("NAME"),
-        doc: "Optimizer: adamw-fused, adamw-foreach or adamw-8bit\n[default: adamw-fused]",
+        doc: OPTIMIZER_DOC.text(),
         set: |request, word| {
-            let words = [
-                ("adamw-fused", Optimizer::AdamwFused),
-                ("adamw-foreach", Optimizer::AdamwForeach),
-                ("adamw-8bit", Optimizer::Adamw8bit),
-            ];
+            let words: Vec<_> = Optimizer::ALL.iter().map(|optimizer| (optimizer.spec().name, *optimizer)).collect();
             put(&mut request.options.optimizer, choice(word, &words)?)
         },
     },

@@ -5,9 +5,10 @@ use serde_json::Value as Json;
 use crate::{
     memory::{allocator::SegmentKind, message::TorchVersion},
     nanogpt::{Settings, Value},
+    optimizer_spec::Optimizer,
     request::Request,
     session::Options,
-    train_config::{Attention, CrossEntropy, Optimizer},
+    train_config::{Attention, CrossEntropy},
 };
 use headroom_text::{self as text, Key};
 
@@ -31,8 +32,8 @@ pub enum RunSwitch {
     ActivationCheckpointing,
     /// `scaled_dot_product_attention` instead of explicit products and softmax.
     FlashAttention,
-    /// bitsandbytes' `AdamW8bit`.
-    Adamw8bit,
+    /// Another optimizer.
+    Optimizer(Optimizer),
     /// `expandable_segments:True`.
     ExpandableSegments,
     /// No other processes on the GPU.
@@ -48,7 +49,7 @@ impl RunSwitch {
             Self::ChunkedLoss => "cross_entropy",
             Self::ActivationCheckpointing => "activation_checkpointing",
             Self::FlashAttention => "attention",
-            Self::Adamw8bit => "optimizer",
+            Self::Optimizer(_) => "optimizer",
             Self::ExpandableSegments => "expandable_segments",
             Self::NoOtherProcesses => "other_processes",
         }
@@ -62,7 +63,7 @@ impl RunSwitch {
             Self::ChunkedLoss => text::SWITCH_CHUNKED_LOSS,
             Self::ActivationCheckpointing => text::SWITCH_CHECKPOINTING,
             Self::FlashAttention => text::SWITCH_FLASH_ATTENTION,
-            Self::Adamw8bit => text::SWITCH_ADAMW_8BIT,
+            Self::Optimizer(optimizer) => optimizer.spec().label,
             Self::ExpandableSegments => text::SWITCH_EXPANDABLE,
             Self::NoOtherProcesses => text::SWITCH_NO_OTHERS,
         }
@@ -74,7 +75,7 @@ impl RunSwitch {
         match self {
             Self::ChunkedLoss => Some("chunked"),
             Self::FlashAttention => Some("flash"),
-            Self::Adamw8bit => Some("adamw-8bit"),
+            Self::Optimizer(optimizer) => Some(optimizer.spec().name),
             Self::NoOtherProcesses => Some("0"),
             Self::DelEvalLogits | Self::ActivationCheckpointing | Self::ExpandableSegments => None,
         }
@@ -87,7 +88,7 @@ impl RunSwitch {
             Self::ChunkedLoss => options.cross_entropy = CrossEntropy::Chunked,
             Self::ActivationCheckpointing => options.activation_checkpointing = true,
             Self::FlashAttention => options.attention = Attention::Flash,
-            Self::Adamw8bit => options.optimizer = Optimizer::Adamw8bit,
+            Self::Optimizer(optimizer) => options.optimizer = optimizer,
             Self::ExpandableSegments => options.expandable_segments = true,
             Self::NoOtherProcesses => options.other_processes_bytes = 0,
         }

@@ -4,8 +4,10 @@
 //! the code change, so every answer names it.
 
 use crate::{
+    diff::Hunk,
+    optimizer_spec::Optimizer,
     session::Options,
-    train_config::{CrossEntropy, Optimizer, TrainConfig},
+    train_config::{CrossEntropy, TrainConfig},
 };
 use headroom_text::{self as text, Key, Table, Text};
 
@@ -18,24 +20,14 @@ pub enum CodeChange {
     ChunkedLoss,
     /// The loss is computed by Liger's fused kernel.
     FusedLoss,
-    /// The optimizer is bitsandbytes' `AdamW8bit`.
-    Adamw8bit,
+    /// The optimizer is another one than nanoGPT's.
+    Optimizer(Optimizer),
     /// `estimate_loss` uses its own batch size.
     EvalBatchSize,
     /// `estimate_loss` deletes its logits after each batch.
     DelEvalLogits,
     /// The training loop deletes its logits after each backward.
     DelTrainLogits,
-}
-
-/// A hunk of a diff: one line of context on each side, removed and added lines between them.
-struct Hunk {
-    /// Line of `before` in nanoGPT as of commit 3adf61e; other versions match at an offset.
-    line: usize,
-    before: &'static str,
-    /// Lines with a leading `-`, `+` or space.
-    body: &'static [&'static str],
-    after: &'static str,
 }
 
 const MODEL: &str = "model.py";
@@ -89,17 +81,6 @@ const FUSED_LOSS: Hunk = Hunk {
     after: LOSS_AFTER,
 };
 
-const ADAMW_8BIT: Hunk = Hunk {
-    line: 283,
-    before: "        extra_args = dict(fused=True) if use_fused else dict()",
-    body: &[
-        "-        optimizer = torch.optim.AdamW(optim_groups, lr=learning_rate, betas=betas, **extra_args)",
-        "+        import bitsandbytes # pip install bitsandbytes",
-        "+        optimizer = bitsandbytes.optim.AdamW8bit(optim_groups, lr=learning_rate, betas=betas)",
-    ],
-    after: "        print(f\"using fused AdamW: {use_fused}\")",
-};
-
 const EVAL_BATCH_SIZE_KEY: Hunk = Hunk {
     line: 37,
     before: "log_interval = 1",
@@ -144,7 +125,7 @@ impl CodeChange {
             (train.activation_checkpointing, Self::ActivationCheckpointing),
             (train.cross_entropy == CrossEntropy::Chunked, Self::ChunkedLoss),
             (train.cross_entropy == CrossEntropy::Fused, Self::FusedLoss),
-            (train.optimizer == Optimizer::Adamw8bit, Self::Adamw8bit),
+            (train.optimizer.spec().code.is_some(), Self::Optimizer(train.optimizer)),
             (has_eval_batch, Self::EvalBatchSize),
             (train.del_eval_logits, Self::DelEvalLogits),
             (train.del_train_logits, Self::DelTrainLogits),
@@ -156,7 +137,7 @@ impl CodeChange {
     #[must_use]
     pub const fn file(self) -> &'static str {
         match self {
-            Self::ActivationCheckpointing | Self::ChunkedLoss | Self::FusedLoss | Self::Adamw8bit => MODEL,
+            Self::ActivationCheckpointing | Self::ChunkedLoss | Self::FusedLoss | Self::Optimizer(_) => MODEL,
             Self::EvalBatchSize | Self::DelEvalLogits | Self::DelTrainLogits => TRAIN,
         }
     }
@@ -168,7 +149,7 @@ impl CodeChange {
             Self::ActivationCheckpointing => "activation_checkpointing",
             Self::ChunkedLoss => "chunked_cross_entropy",
             Self::FusedLoss => "fused_cross_entropy",
-            Self::Adamw8bit => "adamw_8bit",
+            Self::Optimizer(optimizer) => optimizer.spec().id,
             Self::EvalBatchSize => "eval_batch_size",
             Self::DelEvalLogits => "del_eval_logits",
             Self::DelTrainLogits => "del_train_logits",
@@ -182,7 +163,7 @@ impl CodeChange {
             Self::ActivationCheckpointing => text::SWITCH_CHECKPOINTING,
             Self::ChunkedLoss => text::SWITCH_CHUNKED_LOSS,
             Self::FusedLoss => text::SWITCH_FUSED_LOSS,
-            Self::Adamw8bit => text::SWITCH_ADAMW_8BIT,
+            Self::Optimizer(optimizer) => optimizer.spec().label,
             Self::EvalBatchSize => text::SWITCH_EVAL_BATCH,
             Self::DelEvalLogits => text::SWITCH_DEL_EVAL_LOGITS,
             Self::DelTrainLogits => text::SWITCH_DEL_TRAIN_LOGITS,
@@ -195,7 +176,7 @@ impl CodeChange {
         match self {
             Self::ActivationCheckpointing => options.activation_checkpointing = false,
             Self::ChunkedLoss | Self::FusedLoss => options.cross_entropy = default.cross_entropy,
-            Self::Adamw8bit => options.optimizer = default.optimizer,
+            Self::Optimizer(_) => options.optimizer = default.optimizer,
             Self::EvalBatchSize => {}
             Self::DelEvalLogits => options.del_eval_logits = false,
             Self::DelTrainLogits => options.del_train_logits = false,
@@ -207,7 +188,10 @@ impl CodeChange {
             Self::ActivationCheckpointing => &[CHECKPOINTING],
             Self::ChunkedLoss => &[CHUNKED_LOSS],
             Self::FusedLoss => &[FUSED_LOSS],
-            Self::Adamw8bit => &[ADAMW_8BIT],
+            Self::Optimizer(optimizer) => match &optimizer.spec().code {
+                Some(code) => std::slice::from_ref(&code.hunk),
+                None => &[],
+            },
             Self::EvalBatchSize => &[EVAL_BATCH_SIZE_KEY, EVAL_BATCH_SIZE_PARAMETER, EVAL_BATCH_SIZE_USE],
             Self::DelEvalLogits => &[DEL_EVAL_LOGITS],
             Self::DelTrainLogits => &[DEL_TRAIN_LOGITS],
@@ -344,12 +328,13 @@ mod tests {
     #[test]
     fn a_patch_of_several_changes_applies_line_by_line() {
         use CodeChange::{
-            ActivationCheckpointing, Adamw8bit, ChunkedLoss, DelEvalLogits, DelTrainLogits, EvalBatchSize, FusedLoss,
+            ActivationCheckpointing, ChunkedLoss, DelEvalLogits, DelTrainLogits, EvalBatchSize, FusedLoss,
         };
+        const ADAMW_8BIT: CodeChange = CodeChange::Optimizer(Optimizer::Adamw8bit);
         for changes in [
             &[ChunkedLoss][..],
-            &[ActivationCheckpointing, ChunkedLoss, Adamw8bit],
-            &[ActivationCheckpointing, FusedLoss, Adamw8bit],
+            &[ActivationCheckpointing, ChunkedLoss, ADAMW_8BIT],
+            &[ActivationCheckpointing, FusedLoss, ADAMW_8BIT],
             &[EvalBatchSize, DelEvalLogits, DelTrainLogits],
         ] {
             let patch = patch_of(changes);

@@ -5,6 +5,7 @@ use std::cmp::Ordering;
 use serde_json::{Map, Value as Json};
 
 use super::Change;
+use crate::optimizer_spec::Optimizer;
 use headroom_text::{self as text, Key, Part, Table, Text};
 
 /// Kind of change.
@@ -28,8 +29,8 @@ pub enum Kind {
     ActivationCheckpointing,
     /// Half precision.
     Dtype,
-    /// AdamW moments of one byte each.
-    Adamw8bit,
+    /// An optimizer with less state.
+    Optimizer(Optimizer),
     /// Closing other programs.
     OtherProcesses,
     /// Shorter sequences.
@@ -85,7 +86,7 @@ impl Kind {
             Self::ChunkedLoss => "chunked_cross_entropy",
             Self::ActivationCheckpointing => "activation_checkpointing",
             Self::Dtype => "dtype",
-            Self::Adamw8bit => "adamw_8bit",
+            Self::Optimizer(optimizer) => optimizer.spec().id,
             Self::OtherProcesses => "close_other_processes",
             Self::BlockSize => "block_size",
             Self::Model => "smaller_model",
@@ -96,7 +97,7 @@ impl Kind {
     #[must_use]
     pub const fn effect(self) -> Effect {
         match self {
-            Self::Dtype | Self::Adamw8bit => Effect::Small,
+            Self::Dtype | Self::Optimizer(_) => Effect::Small,
             Self::BlockSize | Self::Model => Effect::ChangesModel,
             _ => Effect::None,
         }
@@ -104,7 +105,7 @@ impl Kind {
 
     /// Sentence with the reason why the change helps and its cost.
     #[must_use]
-    pub const fn reason(self) -> Key {
+    pub fn reason(self) -> Key {
         match self {
             Self::MicroBatch => text::WHY_MICRO_BATCH,
             Self::EvalBatch => text::WHY_EVAL_BATCH,
@@ -115,7 +116,7 @@ impl Kind {
             Self::ChunkedLoss => text::WHY_CHUNKED_LOSS,
             Self::ActivationCheckpointing => text::WHY_CHECKPOINTING,
             Self::Dtype => text::WHY_DTYPE,
-            Self::Adamw8bit => text::WHY_ADAMW_8BIT,
+            Self::Optimizer(optimizer) => optimizer.spec().reason.unwrap_or(optimizer.spec().label),
             Self::OtherProcesses => text::WHY_NO_OTHERS,
             Self::BlockSize => text::WHY_BLOCK_SIZE,
             Self::Model => text::WHY_MODEL,

@@ -38,11 +38,6 @@ const FLASH_ATTENTION: &str = "\
 # model.py takes it by itself (self.flash) with PyTorch 2.0 or later
 pip install --upgrade torch";
 
-const ADAMW_8BIT: &str = "\
-# pip install bitsandbytes; model.py, configure_optimizers: in the place of torch.optim.AdamW
-import bitsandbytes
-optimizer = bitsandbytes.optim.AdamW8bit(optim_groups, lr=learning_rate, betas=betas)";
-
 const EVAL_BATCH_SIZE: &str = "\
 # train.py: a second argument of get_batch, in the place of batch_size inside it
 def get_batch(split, batch_size=batch_size):
@@ -50,7 +45,7 @@ def get_batch(split, batch_size=batch_size):
 X, Y = get_batch(split, eval_batch_size)";
 
 impl Change {
-    /// The manual step of the change; `None` if a config key makes the change.
+    /// The manual step of the change; `None` if the change needs none, as for a config key.
     #[must_use]
     pub fn by_hand(&self) -> Option<ByHand> {
         Some(match self {
@@ -60,7 +55,7 @@ impl Change {
             Self::Switch(RunSwitch::ChunkedLoss) => ByHand::Code(CHUNKED_LOSS),
             Self::Switch(RunSwitch::ActivationCheckpointing) => ByHand::Code(ACTIVATION_CHECKPOINTING),
             Self::Switch(RunSwitch::FlashAttention) => ByHand::Code(FLASH_ATTENTION),
-            Self::Switch(RunSwitch::Adamw8bit) => ByHand::Code(ADAMW_8BIT),
+            Self::Switch(RunSwitch::Optimizer(optimizer)) => ByHand::Code(optimizer.spec().code.as_ref()?.by_hand),
             Self::Switch(RunSwitch::ExpandableSegments) => ByHand::Variable,
             Self::Switch(RunSwitch::NoOtherProcesses) => ByHand::Close,
         })

@@ -5,8 +5,9 @@ use crate::{
     dtype::Dtype,
     memory::allocator::SegmentKind,
     nanogpt::Value,
+    optimizer_spec::Optimizer,
     plan::PlanOutcome,
-    train_config::{Attention, CrossEntropy, MAX_COUNT, Optimizer},
+    train_config::{Attention, CrossEntropy, MAX_COUNT},
 };
 
 /// Minimum block size tried; below it, a GPT has almost no context.
@@ -100,7 +101,10 @@ impl Adviser<'_> {
         // With emulated bfloat16, attention stays in float32.
         let is_emulated = train.dtype == Dtype::Bfloat16 && !request.device.supports_bfloat16();
         offer(!train.is_half() || is_emulated, Kind::Dtype, Change::Key("dtype", Value::Str(half.to_owned())));
-        offer(train.optimizer != Optimizer::Adamw8bit, Kind::Adamw8bit, Change::Switch(RunSwitch::Adamw8bit));
+        for &optimizer in Optimizer::ALL {
+            let is_advised = optimizer.spec().reason.is_some() && optimizer != train.optimizer;
+            offer(is_advised, Kind::Optimizer(optimizer), Change::Switch(RunSwitch::Optimizer(optimizer)));
+        }
         moves
     }
 

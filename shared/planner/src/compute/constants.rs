@@ -101,12 +101,6 @@ pub(super) const CAST_BYTES: f64 = 6.0;
 /// Bytes per element of gradient accumulation: two reads and a write.
 pub(super) const ACCUMULATE_BYTES: f64 = 12.0;
 
-/// Bytes per parameter of one optimizer step. Fused: four reads and three writes. Foreach: one operation at a time.
-/// 8-bit: at the speed of a fused float32 step, since bitsandbytes searches its code book. The difference between the
-/// first two explains the ladder's 93 to 90 ms.
-pub(super) const ADAMW_FUSED_BYTES: f64 = 28.0;
-pub(super) const ADAMW_FOREACH_BYTES: f64 = 80.0;
-pub(super) const ADAMW_8BIT_BYTES: f64 = 28.0;
 /// Bytes per element of clipping: a norm and an in-place scaling.
 pub(super) const CLIP_BYTES: f64 = 12.0;
 /// Bytes per element of `GradScaler.unscale_`: an in-place scaling.
@@ -137,10 +131,6 @@ pub(super) const EAGER_HOST_SECONDS: f64 = 15e-6;
 pub(super) const COMPILED_HOST_SECONDS: f64 = 5e-6;
 /// Host seconds per micro-step to fetch a batch and call the model.
 pub(super) const MICRO_STEP_HOST_SECONDS: f64 = 5e-4;
-/// Host seconds of the optimizer per tensor: fused, foreach, and with a kernel each (bitsandbytes).
-pub(super) const FUSED_HOST_SECONDS: f64 = 10e-6;
-pub(super) const FOREACH_HOST_SECONDS: f64 = 20e-6;
-pub(super) const EACH_HOST_SECONDS: f64 = 40e-6;
 
 /// Estimated all-reduce bandwidth over PCIe 4.0 x16 through host memory, as between GeForce GPUs.
 pub(super) const PCIE_BYTES_PER_SECOND: f64 = 12e9;

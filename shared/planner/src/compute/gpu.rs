@@ -6,7 +6,7 @@ use super::constants::{
 };
 use crate::{
     dtype::Dtype,
-    hardware::{ComputeCapability, Device},
+    hardware::Device,
     memory::attention_kernel::{AttentionKernel, Pass, attention_kernel},
     request::Request,
     train_config::TrainConfig,
@@ -37,14 +37,14 @@ impl Roofline {
         let Request { gpt, train, device, .. } = request;
         let (peak, fractions) = peak(device, train.dtype)?;
         let bandwidth = device.memory_bandwidth? as f64;
-        // Triton requires sm_70. Inductor does not compile bfloat16 on GPUs without native support.
+        // Inductor does not compile bfloat16 on GPUs without native support.
         let compiled = train.compile
-            && device.compute_capability >= ComputeCapability::new(7, 0)
+            && device.compute_capability.architecture().has_triton
             && (train.dtype != Dtype::Bfloat16 || device.supports_bfloat16());
         // If Inductor does not compile, the model runs as eager code. PyTorch chooses the attention backend by shape,
         // dtype and GPU, compiled or not.
         let eager = TrainConfig { compile: false, ..train.clone() };
-        let kernel = attention_kernel(gpt, &eager, device.compute_capability, Pass::Training);
+        let kernel = attention_kernel(gpt, &eager, device.compute_capability.architecture(), Pass::Training);
         let (kernel, attention) = match kernel {
             AttentionKernel::Flash => (kernel, fractions.flash),
             AttentionKernel::Cudnn => (kernel, fractions.cudnn),

@@ -2,23 +2,19 @@
 
 use super::{
     constants::{
-        ACCUMULATE_BYTES, ADAMW_8BIT_BYTES, ADAMW_FOREACH_BYTES, ADAMW_FUSED_BYTES, ATTENTION_TOKENS, CAST_BYTES,
-        CLIP_BYTES, COMPILED_BLOCK_FLOAT, COMPILED_BLOCK_HALF, COMPILED_CHUNK_LAUNCHES, COMPILED_END_LAUNCHES,
-        COMPILED_LAUNCHES, COMPILED_LOSS_FLOAT, COMPILED_LOSS_HALF, COMPILED_MATH_FLOAT, COMPILED_MATH_HALF,
-        COMPILED_MATH_LAUNCHES, EACH_HOST_SECONDS, EAGER_BLOCK_FLOAT, EAGER_BLOCK_HALF, EAGER_CHUNK_LAUNCHES,
-        EAGER_END_LAUNCHES, EAGER_HALF_LAUNCHES, EAGER_LAUNCHES, EAGER_LOSS_FLOAT, EAGER_LOSS_HALF, EAGER_MATH_DROPOUT,
-        EAGER_MATH_FLOAT, EAGER_MATH_HALF, EAGER_MATH_LAUNCHES, EMBEDDING_BYTES, ENDS_BYTES, FOREACH_HOST_SECONDS,
-        FUSED_HOST_SECONDS, ForwardBackward, HALF_LAUNCHES, UNALIGNED_VOCABULARY, UNSCALE_BYTES,
+        ACCUMULATE_BYTES, ATTENTION_TOKENS, CAST_BYTES, CLIP_BYTES, COMPILED_BLOCK_FLOAT, COMPILED_BLOCK_HALF,
+        COMPILED_CHUNK_LAUNCHES, COMPILED_END_LAUNCHES, COMPILED_LAUNCHES, COMPILED_LOSS_FLOAT, COMPILED_LOSS_HALF,
+        COMPILED_MATH_FLOAT, COMPILED_MATH_HALF, COMPILED_MATH_LAUNCHES, EAGER_BLOCK_FLOAT, EAGER_BLOCK_HALF,
+        EAGER_CHUNK_LAUNCHES, EAGER_END_LAUNCHES, EAGER_HALF_LAUNCHES, EAGER_LAUNCHES, EAGER_LOSS_FLOAT,
+        EAGER_LOSS_HALF, EAGER_MATH_DROPOUT, EAGER_MATH_FLOAT, EAGER_MATH_HALF, EAGER_MATH_LAUNCHES, EMBEDDING_BYTES,
+        ENDS_BYTES, ForwardBackward, HALF_LAUNCHES, UNALIGNED_VOCABULARY, UNSCALE_BYTES,
     },
     flops::{Pass, Sizes},
     gpu::Roofline,
 };
 use crate::{
-    dtype::Dtype,
-    gpt::tensors::CROSS_ENTROPY_CHUNKS,
-    memory::attention_kernel::AttentionKernel,
-    request::Request,
-    train_config::{CrossEntropy, Optimizer},
+    dtype::Dtype, gpt::tensors::CROSS_ENTROPY_CHUNKS, memory::attention_kernel::AttentionKernel, request::Request,
+    train_config::CrossEntropy,
 };
 
 /// GPU time and launches of a part of a step.
@@ -178,18 +174,15 @@ impl<'a> Step<'a> {
     /// Unscaling, clipping and the optimizer, in seconds on the GPU and on the host.
     pub(super) fn optimizer(&self) -> (f64, f64) {
         let train = &self.request.train;
-        let (mut bytes, host) = match train.optimizer {
-            Optimizer::AdamwFused => (ADAMW_FUSED_BYTES, FUSED_HOST_SECONDS),
-            Optimizer::AdamwForeach => (ADAMW_FOREACH_BYTES, FOREACH_HOST_SECONDS),
-            Optimizer::Adamw8bit => (ADAMW_8BIT_BYTES, EACH_HOST_SECONDS),
-        };
+        let optimizer = train.optimizer.spec();
+        let mut bytes = optimizer.step_bytes;
         if train.clips_gradients {
             bytes += CLIP_BYTES;
         }
         if train.dtype == Dtype::Float16 {
             bytes += UNSCALE_BYTES;
         }
-        (self.sizes.parameters() * bytes / self.roofs.fused, self.n_tensors() * host)
+        (self.sizes.parameters() * bytes / self.roofs.fused, self.n_tensors() * optimizer.host_seconds)
     }
 
     /// Ring all-reduce of all gradients, in seconds.

@@ -8,7 +8,8 @@ use crate::{
     gpt::{GptConfig, GptShape},
     hardware::{ComputeCapability, Device, context::Estimate, devices, find},
     memory::{allocator::SegmentKind, message::TorchVersion},
-    train_config::{Attention, CrossEntropy, Optimizer, TrainConfig},
+    optimizer_spec::Optimizer,
+    train_config::{Attention, CrossEntropy, TrainConfig},
 };
 
 /// nanoGPT's default model.

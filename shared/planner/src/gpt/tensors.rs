@@ -216,7 +216,7 @@ impl Tensor {
 #[derive(Clone, Debug)]
 pub struct TensorBytes {
     rounded: Vec<u64>,
-    /// Number of elements by row; used only for the one-byte moments and scales of parameters.
+    /// Number of elements by row, from which the optimizer's state follows.
     elements: Vec<u64>,
 }
 
@@ -260,11 +260,7 @@ impl TensorBytes {
     #[must_use]
     pub fn of(&self, stored: TensorId) -> u64 {
         let row = stored.tensor as usize;
-        match stored.role {
-            Role::State1 | Role::State2 => round_up(self.elements[row]),
-            Role::Absmax => round_up(4 * self.elements[row].div_ceil(256)),
-            _ => self.rounded[row],
-        }
+        stored.role.state_bytes(self.elements[row]).map_or(self.rounded[row], round_up)
     }
 
     /// Number of elements of a tensor.

@@ -1,7 +1,7 @@
 //! CUDA compute capability.
 //!
 //! A larger number is not a superset: 12.0 (GeForce Blackwell) lacks features of 10.0 (data centre Blackwell). The
-//! order suffices for the features that this crate checks: tensor cores from 7.0, bfloat16 from 8.0.
+//! table of `architecture` has the features.
 
 use std::fmt;
 use std::str::FromStr;
@@ -34,19 +34,6 @@ impl ComputeCapability {
     #[must_use]
     pub const fn new(major: u8, minor: u8) -> Self {
         Self { major, minor }
-    }
-
-    /// Maximum resident threads per multiprocessor; `None` if the architecture is unknown.
-    ///
-    /// Source: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
-    #[must_use]
-    pub const fn max_threads_per_sm(self) -> Option<u32> {
-        match (self.major, self.minor) {
-            (6 | 9, 0) | (6, 1) | (7 | 8, 0) | (10, 0 | 3) => Some(2048),
-            (7, 5) => Some(1024),
-            (8, 6 | 7 | 9) | (11, 0) | (12, 0 | 1) => Some(1536),
-            _ => None,
-        }
     }
 }
 

@@ -101,8 +101,6 @@ const BASE_BYTES: u64 = 30 << 20;
 const BYTES_PER_RESIDENT_THREAD: u64 = 2_307;
 /// Band around the fitted line, in percent of it; the observations span 82 to 122.
 const BAND_PERCENT: [u64; 2] = [70, 130];
-/// Threads per multiprocessor for an architecture outside the guide's table: the value of consumer GPUs since 2020.
-const TYPICAL_THREADS_PER_SM: u32 = 1536;
 /// Multiprocessors assumed for a GPU of unknown size: between an RTX 3060 and an RTX 3080.
 const TYPICAL_SM_COUNT: u32 = 48;
 /// Additional bytes for PyTorch's kernels under eager loading: lazy loading reduced contexts from "over 1 GB" to about
@@ -114,7 +112,7 @@ const EAGER_BYTES: u64 = 768 << 20;
 /// `None` for `sm_count` assumes a mid-range GPU and widens the band to cover small and large ones.
 #[must_use]
 pub fn context_bytes(capability: ComputeCapability, sm_count: Option<u32>, loading: ModuleLoading) -> Estimate {
-    let threads_per_sm = u64::from(capability.max_threads_per_sm().unwrap_or(TYPICAL_THREADS_PER_SM));
+    let threads_per_sm = u64::from(capability.architecture().threads_per_sm);
     let line = |sm: u32| BASE_BYTES + u64::from(sm) * threads_per_sm * BYTES_PER_RESIDENT_THREAD;
     let [low_percent, high_percent] = BAND_PERCENT;
     let (bytes, smallest, largest) = match sm_count {

@@ -1,4 +1,4 @@
-//! Constructors for the rows of the GPU table: per-architecture throughput, and the rule for unpublished totals.
+//! Constructors for the rows of the GPU table: throughput per class of chips, and the rule for unpublished totals.
 //!
 //! NVIDIA's peak rates are multiprocessors × boost clock × operations per multiprocessor and clock. Rows store the
 //! first two and refer to a [`Class`] for the third, so a typing error cannot hide in one of five rates. The tests
@@ -12,15 +12,13 @@ use super::{ComputeCapability, Device, Provenance, Rates};
 pub const ESTIMATE_RULE: &str = "nominal size less 0.66 % and a fixed part for the architecture's driver and firmware: \
     20 MiB Pascal, 100 Volta, 160 Turing, 150 Ampere and Hopper, 210 Ada, 440 Blackwell, 500 B200 and GB200";
 
-/// Throughput of one multiprocessor, and other constants of an architecture.
+/// Chips of one architecture whose multiprocessors have the same throughput.
 pub(super) struct Class {
     pub capability: ComputeCapability,
     /// float32 operations per clock (a fused multiply-add counts two).
     pub fp32: u64,
     /// Dense tensor-core float16 operations per clock with float32 accumulation; 0 without tensor cores.
     pub tensor: u64,
-    /// The fixed part of [`ESTIMATE_RULE`].
-    pub reserve_mib: u64,
     /// Published rates, if they do not follow from one clock.
     pub published: Option<Rates>,
     /// The data sheet or whitepaper.
@@ -49,75 +47,67 @@ pub(super) enum TotalSource {
     Estimated,
 }
 
-const fn class(major: u8, minor: u8, per_clock: [u64; 2], reserve_mib: u64, source: &'static str) -> Class {
+const fn class(major: u8, minor: u8, per_clock: [u64; 2], source: &'static str) -> Class {
     let [fp32, tensor] = per_clock;
     let capability = ComputeCapability::new(major, minor);
-    Class { capability, fp32, tensor, reserve_mib, published: None, source }
+    Class { capability, fp32, tensor, published: None, source }
 }
 
 /// A class with published rates: float32, TF32 and float16, in 10⁹ FLOP/s, 0 for none.
-const fn published(major: u8, reserve_mib: u64, gflops: [u64; 3], source: &'static str) -> Class {
+const fn published(major: u8, gflops: [u64; 3], source: &'static str) -> Class {
     const fn rate(gflops: u64) -> Option<u64> {
         if gflops == 0 { None } else { Some(gflops * 1_000_000_000) }
     }
     let [fp32, tf32, fp16] = gflops;
-    let bf16 = if major >= 8 { rate(fp16) } else { None };
-    let rates = Rates { fp32: rate(fp32), tf32: rate(tf32), fp16: rate(fp16), bf16 };
     let capability = ComputeCapability::new(major, 0);
-    Class { capability, fp32: 0, tensor: 0, reserve_mib, published: Some(rates), source }
+    let bf16 = if capability.architecture().has_bfloat16 { rate(fp16) } else { None };
+    let rates = Rates { fp32: rate(fp32), tf32: rate(tf32), fp16: rate(fp16), bf16 };
+    Class { capability, fp32: 0, tensor: 0, published: Some(rates), source }
 }
 
 // GeForce GPUs halve the float32-accumulate rate from Turing on; workstation and data centre GPUs with the same chip do
 // not. Exceptions by their data sheets: A10G and L40 halve it too.
 pub(super) static PASCAL: Class =
-    class(6, 1, [256, 0], 20, cite!("NVIDIA GeForce GTX 1080 whitepaper and GeForce 10 specifications"));
-pub(super) static GP100: Class = class(6, 0, [128, 0], 20, cite!("NVIDIA Tesla P100 whitepaper and PCIe data sheet"));
+    class(6, 1, [256, 0], cite!("NVIDIA GeForce GTX 1080 whitepaper and GeForce 10 specifications"));
+pub(super) static GP100: Class = class(6, 0, [128, 0], cite!("NVIDIA Tesla P100 whitepaper and PCIe data sheet"));
 pub(super) static VOLTA: Class =
-    class(7, 0, [128, 1024], 100, cite!("NVIDIA Tesla V100 GPU Architecture whitepaper and data sheet"));
-pub(super) static TITAN_V: Class = published(7, 100, [14_900, 0, 110_000], cite!("NVIDIA TITAN V product page"));
-pub(super) static GTX_16: Class = class(7, 5, [128, 0], 160, cite!("NVIDIA GeForce GTX 16 series specifications"));
+    class(7, 0, [128, 1024], cite!("NVIDIA Tesla V100 GPU Architecture whitepaper and data sheet"));
+pub(super) static TITAN_V: Class = published(7, [14_900, 0, 110_000], cite!("NVIDIA TITAN V product page"));
+pub(super) static GTX_16: Class = class(7, 5, [128, 0], cite!("NVIDIA GeForce GTX 16 series specifications"));
 pub(super) static TURING_GEFORCE: Class =
-    class(7, 5, [128, 512], 160, cite!("NVIDIA Turing GPU Architecture whitepaper, appendix A"));
+    class(7, 5, [128, 512], cite!("NVIDIA Turing GPU Architecture whitepaper, appendix A"));
 pub(super) static TURING_FULL: Class =
-    class(7, 5, [128, 1024], 160, cite!("NVIDIA Turing GPU Architecture whitepaper and board data sheet"));
+    class(7, 5, [128, 1024], cite!("NVIDIA Turing GPU Architecture whitepaper and board data sheet"));
 pub(super) static GA100: Class =
-    class(8, 0, [128, 2048], 150, cite!("NVIDIA A100 Tensor Core GPU Architecture whitepaper and board data sheet"));
-pub(super) static AMPERE_GEFORCE: Class = class(
-    8,
-    6,
-    [256, 512],
-    150,
-    cite!("NVIDIA Ampere GA102 GPU Architecture whitepaper v2 and GeForce 30 specifications"),
-);
+    class(8, 0, [128, 2048], cite!("NVIDIA A100 Tensor Core GPU Architecture whitepaper and board data sheet"));
+pub(super) static AMPERE_GEFORCE: Class =
+    class(8, 6, [256, 512], cite!("NVIDIA Ampere GA102 GPU Architecture whitepaper v2 and GeForce 30 specifications"));
 pub(super) static AMPERE_FULL: Class =
-    class(8, 6, [256, 1024], 150, cite!("NVIDIA Ampere GA102 GPU Architecture whitepaper v2 and board data sheet"));
+    class(8, 6, [256, 1024], cite!("NVIDIA Ampere GA102 GPU Architecture whitepaper v2 and board data sheet"));
 pub(super) static A10G: Class =
-    class(8, 6, [256, 512], 150, cite!("Amazon EC2 G5 / NVIDIA A10G data sheet (70 TFLOPS FP16, 35 FP32)"));
+    class(8, 6, [256, 512], cite!("Amazon EC2 G5 / NVIDIA A10G data sheet (70 TFLOPS FP16, 35 FP32)"));
 pub(super) static ADA_GEFORCE: Class =
-    class(8, 9, [256, 512], 210, cite!("NVIDIA Ada GPU Architecture whitepaper v2.1 and GeForce 40 specifications"));
+    class(8, 9, [256, 512], cite!("NVIDIA Ada GPU Architecture whitepaper v2.1 and GeForce 40 specifications"));
 pub(super) static ADA_FULL: Class =
-    class(8, 9, [256, 1024], 210, cite!("NVIDIA Ada GPU Architecture whitepaper v2.1 and board data sheet"));
-pub(super) static L40: Class = class(8, 9, [256, 512], 210, cite!("NVIDIA L40 data sheet (181 TFLOPS FP16 dense)"));
+    class(8, 9, [256, 1024], cite!("NVIDIA Ada GPU Architecture whitepaper v2.1 and board data sheet"));
+pub(super) static L40: Class = class(8, 9, [256, 512], cite!("NVIDIA L40 data sheet (181 TFLOPS FP16 dense)"));
 pub(super) static BLACKWELL_GEFORCE: Class = class(
     12,
     0,
     [256, 512],
-    440,
     cite!("NVIDIA RTX Blackwell GPU Architecture whitepaper v1.1 and GeForce 50 specifications"),
 );
 pub(super) static BLACKWELL_FULL: Class =
-    class(12, 0, [256, 1024], 440, cite!("NVIDIA RTX PRO Blackwell GPU Architecture whitepaper and board data sheet"));
-pub(super) static H100_PCIE: Class =
-    published(9, 150, [51_200, 378_000, 756_000], cite!("NVIDIA H100 data sheet, PCIe"));
+    class(12, 0, [256, 1024], cite!("NVIDIA RTX PRO Blackwell GPU Architecture whitepaper and board data sheet"));
+pub(super) static H100_PCIE: Class = published(9, [51_200, 378_000, 756_000], cite!("NVIDIA H100 data sheet, PCIe"));
 pub(super) static H100_SXM: Class =
-    published(9, 150, [66_900, 494_700, 989_400], cite!("NVIDIA H100 Tensor Core GPU Architecture whitepaper, SXM5"));
-pub(super) static H100_NVL: Class = published(9, 150, [60_000, 417_500, 835_000], cite!("NVIDIA H100 data sheet, NVL"));
-pub(super) static H200: Class = published(9, 150, [66_900, 494_700, 989_400], cite!("NVIDIA H200 data sheet, SXM"));
+    published(9, [66_900, 494_700, 989_400], cite!("NVIDIA H100 Tensor Core GPU Architecture whitepaper, SXM5"));
+pub(super) static H100_NVL: Class = published(9, [60_000, 417_500, 835_000], cite!("NVIDIA H100 data sheet, NVL"));
+pub(super) static H200: Class = published(9, [66_900, 494_700, 989_400], cite!("NVIDIA H200 data sheet, SXM"));
 pub(super) static B200: Class =
-    published(10, 500, [75_000, 1_125_000, 2_250_000], cite!("NVIDIA HGX B200 data sheet, one of eight"));
+    published(10, [75_000, 1_125_000, 2_250_000], cite!("NVIDIA HGX B200 data sheet, one of eight"));
 pub(super) static GB200: Class = published(
     10,
-    500,
     [80_000, 1_250_000, 2_500_000],
     cite!("NVIDIA GB200 NVL72 data sheet, one of two GPUs of a superchip"),
 );
@@ -162,7 +152,7 @@ const fn total_of(chip: &Chip, total: &TotalSource) -> (u64, Provenance) {
         TotalSource::CentiGib(hundredths, source) => ((hundredths << 30) / 100, Provenance::Measured { source }),
         TotalSource::Estimated => {
             let nominal_mib = chip.gib << 10;
-            let mib = nominal_mib - nominal_mib * 66 / 10_000 - chip.class.reserve_mib;
+            let mib = nominal_mib - nominal_mib * 66 / 10_000 - chip.class.capability.architecture().reserve_mib;
             (mib << 20, Provenance::Estimated { rule: ESTIMATE_RULE })
         }
     }
@@ -175,6 +165,7 @@ const fn rates_of(chip: &Chip) -> Rates {
     let clocks_per_second = chip.sm as u64 * chip.mhz * 1_000_000;
     let tensor = chip.class.tensor * clocks_per_second;
     let fp16 = if tensor == 0 { None } else { Some(tensor) };
-    let (tf32, bf16) = if chip.class.capability.major >= 8 { (Some(tensor / 2), fp16) } else { (None, None) };
+    let (tf32, bf16) =
+        if chip.class.capability.architecture().has_bfloat16 { (Some(tensor / 2), fp16) } else { (None, None) };
     Rates { fp32: Some(chip.class.fp32 * clocks_per_second), tf32, fp16, bf16 }
 }

@@ -5,7 +5,7 @@
 use crate::{
     dtype::Dtype,
     gpt::GptConfig,
-    hardware::ComputeCapability,
+    hardware::{Architecture, FusedAttention},
     train_config::{Attention, TrainConfig},
 };
 
@@ -43,26 +43,26 @@ pub(crate) enum Pass {
 pub(crate) fn attention_kernel(
     config: &GptConfig,
     train: &TrainConfig,
-    capability: ComputeCapability,
+    architecture: &Architecture,
     pass: Pass,
 ) -> AttentionKernel {
     let head_size = config.head_size();
-    let major = capability.major;
+    let fused = architecture.fused_attention;
     if train.attention == Attention::Math {
         AttentionKernel::Math
     } else if train.is_half()
-        && (9..12).contains(&major)
+        && fused == FusedAttention::Cudnn
         && head_size.is_multiple_of(8)
         && head_size <= CUDNN_MAX_HEAD_SIZE
     {
         AttentionKernel::Cudnn
     } else if train.is_half()
-        && major >= 8
+        && fused != FusedAttention::Efficient
         && head_size <= FLASH_MAX_HEAD_SIZE
-        && (train.compile || pass == Pass::Evaluation || flash_can_train(config, capability))
+        && (train.compile || pass == Pass::Evaluation || flash_can_train(config, architecture))
     {
         AttentionKernel::Flash
-    } else if train.compile || takes_memory_efficient(head_size, train, capability) {
+    } else if train.compile || takes_memory_efficient(head_size, train, architecture) {
         // Compiled graphs keep the fused kernels: their fallback is not modelled.
         AttentionKernel::Efficient
     } else {
@@ -70,33 +70,30 @@ pub(crate) fn attention_kernel(
     }
 }
 
-/// Whether flash attention has a backward for the head size. On sm_86 to sm_89 and sm_12x it has none for sizes above
-/// 192, except above 224 without dropout.
-///
-/// Source: `check_requires_grad_and_head_dim_gt192_constraints_on_sm86_89_or_120`.
-fn flash_can_train(config: &GptConfig, capability: ComputeCapability) -> bool {
-    let is_limited = matches!((capability.major, capability.minor), (8, 6..=9) | (12, 0 | 1));
+/// Whether flash attention has a backward for the head size. Where it is limited, it has none for sizes above 192,
+/// except above 224 without dropout.
+fn flash_can_train(config: &GptConfig, architecture: &Architecture) -> bool {
     let head_size = config.head_size();
-    !is_limited || head_size <= 192 || head_size > 224 && config.dropout() == 0.0
+    !architecture.limits_flash_backward || head_size <= 192 || head_size > 224 && config.dropout() == 0.0
 }
 
 /// Whether the memory-efficient kernel supports the dtype and the head size.
 ///
 /// Source: `check_head_dim_size_mem_efficient`, which requires a multiple of `minimum_gemm_alignment`, and the list of
 /// dtypes in `use_mem_efficient_attention`: below sm_80 it excludes bfloat16.
-fn takes_memory_efficient(head_size: u64, train: &TrainConfig, capability: ComputeCapability) -> bool {
-    let alignment = match (capability.major, train.is_half()) {
-        (8.., false) => 4,
-        (7.., true) => 8,
+fn takes_memory_efficient(head_size: u64, train: &TrainConfig, architecture: &Architecture) -> bool {
+    let alignment = match (architecture.efficient_attention, train.is_half()) {
+        (80.., false) => 4,
+        (70.., true) => 8,
         _ => 1,
     };
-    (train.dtype != Dtype::Bfloat16 || capability.major >= 8) && head_size.is_multiple_of(alignment)
+    (train.dtype != Dtype::Bfloat16 || architecture.has_bfloat16) && head_size.is_multiple_of(alignment)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gpt::GptShape;
+    use crate::{gpt::GptShape, hardware::ComputeCapability};
 
     /// The kernel that trains one head of that size without dropout.
     fn kernel(head_size: u64, dtype: Dtype, capability: (u8, u8)) -> AttentionKernel {
@@ -108,7 +105,8 @@ mod tests {
             GptShape { n_layer: 1, n_head: 1, n_embd: head_size, block_size: 64, vocab_size: 64, dropout, bias: false };
         let config = GptConfig::new(shape).expect("a small model");
         let train = TrainConfig { dtype, compile: false, ..TrainConfig::default() };
-        attention_kernel(&config, &train, ComputeCapability::new(capability.0, capability.1), pass)
+        let capability = ComputeCapability::new(capability.0, capability.1);
+        attention_kernel(&config, &train, capability.architecture(), pass)
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::{
         tensors::{Parameter, Tensor, TensorBytes},
     },
     hardware::ComputeCapability,
-    train_config::{CrossEntropy, Optimizer, TrainConfig},
+    train_config::{CrossEntropy, TrainConfig},
 };
 
 /// Properties of the GPU that affect the events of a run.
@@ -72,6 +72,22 @@ pub(super) enum Name {
     Count,
 }
 
+/// Groups of slots, each with one for every parameter. There are fewer layers than parameters.
+#[derive(Clone, Copy)]
+pub(super) enum Group {
+    Parameter,
+    Gradient,
+    Checkpoint,
+    Mask,
+    /// The first of the groups of the optimizer's state, the step counts.
+    State,
+}
+
+/// Number of slots of the names and of `n_groups` groups.
+pub(super) const fn n_kept(n_parameters: usize, n_groups: usize) -> usize {
+    Name::Count as usize + n_groups * n_parameters
+}
+
 /// Kind of a forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ForwardKind {
@@ -82,34 +98,28 @@ pub(super) enum ForwardKind {
 }
 
 impl Run<'_> {
-    fn n(&self) -> u32 {
-        u32::try_from(self.parameters.len()).unwrap_or(u32::MAX)
-    }
-
     pub(super) fn name(&self, name: Name) -> Slot {
         ProgramBuilder::kept(name as u32)
     }
 
-    pub(super) fn indexed(&self, group: u32, index: usize) -> Slot {
-        ProgramBuilder::kept(Name::Count as u32 + group * self.n() + u32::try_from(index).unwrap_or(u32::MAX))
+    /// Slot of a parameter, or of a layer, in a group.
+    pub(super) fn indexed(&self, group: Group, index: usize) -> Slot {
+        let slot = n_kept(self.parameters.len(), group as usize) + index;
+        ProgramBuilder::kept(u32::try_from(slot).unwrap_or(u32::MAX))
     }
 
     pub(super) fn gradient(&self, parameter: usize) -> Slot {
-        self.indexed(1, parameter)
+        self.indexed(Group::Gradient, parameter)
     }
 
-    /// Slot of an optimizer's companion of a parameter; `which` is 0 to 4.
-    pub(super) fn state(&self, which: u32, parameter: usize) -> Slot {
-        self.indexed(2 + which, parameter)
-    }
-
-    pub(super) fn mask(&self, layer: u64) -> Slot {
-        self.indexed(8, usize::try_from(layer).unwrap_or(usize::MAX))
+    /// Slot of a tensor of a parameter's optimizer state.
+    pub(super) fn state(&self, which: usize, parameter: usize) -> Slot {
+        self.indexed(Group::State, which * self.parameters.len() + parameter)
     }
 
     /// Attention kernel of this run in a pass.
     pub(super) fn attention_kernel(&self, pass: Pass) -> AttentionKernel {
-        attention_kernel(self.config, self.train, self.gpu.compute_capability, pass)
+        attention_kernel(self.config, self.train, self.gpu.compute_capability.architecture(), pass)
     }
 
     /// Parts into which flash attention's forward without dropout splits the keys.
@@ -141,11 +151,6 @@ impl Run<'_> {
         let sizes = (self.config.n_head() == 1, self.bytes.elements(Tensor::EffWorkspace) > 0);
         kernel.write_scratch(&mut self.w, layer, sizes);
     }
-}
-
-/// Whether the optimizer's step counts are in GPU memory, as for the fused kernel only.
-pub(super) fn steps_on_gpu(optimizer: Optimizer) -> bool {
-    optimizer == Optimizer::AdamwFused
 }
 
 /// Whether a run uses a gradient scaler.

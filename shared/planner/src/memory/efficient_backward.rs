@@ -8,7 +8,7 @@
 use super::program::ProgramBuilder;
 use crate::{
     gpt::{GptConfig, tensors::Tensor},
-    hardware::ComputeCapability,
+    hardware::Architecture,
 };
 
 /// `kBlockSizeJ`: keys per block.
@@ -37,12 +37,11 @@ pub(super) struct EfficientBackward {
 impl EfficientBackward {
     /// The kernel for heads of that size. PyTorch uses this backward in half precision from sm_80 on only for heads
     /// above 192.
-    pub(super) fn new(head_size: u64, is_half: bool, capability: ComputeCapability) -> Self {
-        let ComputeCapability { major, minor } = capability;
-        // Kernels are compiled for sm_50, sm_70, sm_75 and sm_80, and run on later GPUs.
-        let has_wide = major >= 8 || major == 7 && is_half;
+    pub(super) fn new(head_size: u64, is_half: bool, architecture: &Architecture) -> Self {
+        let compiled_for = architecture.efficient_attention;
+        let has_wide = compiled_for >= if is_half { 70 } else { 80 };
         let wide_shared_bytes = if is_half { 0 } else { WIDE_FLOAT32_SHARED_BYTES };
-        let is_wide = has_wide && head_size > 64 && wide_shared_bytes <= max_shared_bytes(capability);
+        let is_wide = has_wide && head_size > 64 && wide_shared_bytes <= architecture.shared_kib << 10;
         let block_queries = BLOCK_QUERIES[usize::from(is_wide)];
         // `kMaxK`, the maximum head size of a kernel, is 32, 64, 128 or unlimited.
         let in_registers = is_half && head_size <= block_queries;
@@ -50,8 +49,8 @@ impl EfficientBackward {
             is_half,
             block_queries,
             in_registers,
-            splits_keys: major >= 7,
-            computes_delta: is_half && (in_registers || (major, minor) != (7, 0)),
+            splits_keys: compiled_for >= 70,
+            computes_delta: is_half && (in_registers || compiled_for != 70),
         }
     }
 
@@ -85,20 +84,6 @@ impl EfficientBackward {
         }
         tokens.div_ceil(BLOCK_KEYS).min(200 / heads.max(1)).max(1)
     }
-}
-
-/// `sharedMemPerBlockOptin`: table of technical specifications in the CUDA C++ programming guide, less the kilobyte
-/// that the driver reserves.
-const fn max_shared_bytes(capability: ComputeCapability) -> u64 {
-    let kib = match (capability.major, capability.minor) {
-        (7, 0 | 2) => 96,
-        (7, _) => 64,
-        (8, 6 | 9) | (12, _) => 99,
-        (8, _) => 163,
-        (9.., _) => 227,
-        _ => 48,
-    };
-    kib * 1024
 }
 
 impl EfficientBackward {
@@ -136,7 +121,7 @@ impl EfficientBackward {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gpt::GptShape;
+    use crate::{gpt::GptShape, hardware::ComputeCapability};
 
     fn workspace(n_head: u64, head_size: u64, tokens: u64, batch_size: u64, half: bool, capability: (u8, u8)) -> u64 {
         let shape = GptShape {
@@ -150,7 +135,7 @@ mod tests {
         };
         let config = GptConfig::new(shape).expect("a small model");
         let capability = ComputeCapability::new(capability.0, capability.1);
-        EfficientBackward::new(head_size, half, capability).workspace_bytes(&config, batch_size)
+        EfficientBackward::new(head_size, half, capability.architecture()).workspace_bytes(&config, batch_size)
     }
 
     /// A tile of the gradient of q: `sizeof(GradQTempStorage)`.

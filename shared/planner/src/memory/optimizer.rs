@@ -1,22 +1,17 @@
-//! Unscaling, clipping, AdamW and `zero_grad`, independent of the engine that computed the gradients.
+//! Unscaling, clipping, the optimizer and `zero_grad`, independent of the engine that computed the gradients.
 //!
 //! Source: torch/optim/adamw.py, torch/nn/utils/clip_grad.py, torch/amp/grad_scaler.py of 2.11, and the recorded runs.
 
 use super::{
-    context::{Name, Run, steps_on_gpu, uses_scaler},
+    context::{Name, Run, uses_scaler},
     program::{Batch, SectionId},
 };
-use crate::{
-    gpt::tensors::{Parameter, Role, Tensor, TensorId},
-    train_config::Optimizer,
-};
-
-/// Minimum number of elements for 8-bit moments; bitsandbytes keeps smaller tensors in float32.
-const MIN_8BIT_ELEMENTS: u64 = 4096;
+use crate::gpt::tensors::{Parameter, Role, Tensor, TensorId};
 
 /// One optimizer step of the run; `first` allocates the optimizer's state, unless a resumed run already has it.
 pub(super) fn step(run: &mut Run<'_>, first: bool) -> SectionId {
-    let is_fused = steps_on_gpu(run.train.optimizer);
+    let optimizer = run.train.optimizer.spec();
+    let is_fused = optimizer.is_fused;
     let unscales_inside = uses_scaler(run.train) && is_fused && !run.train.clips_gradients;
     if uses_scaler(run.train) {
         // `unscale_`: the inverse scale in float64 and float32, and whether an infinity was found. Without clipping,
@@ -45,8 +40,8 @@ pub(super) fn step(run: &mut Run<'_>, first: bool) -> SectionId {
         if first && !run.train.resumes {
             allocate_state_of(run, &group);
         }
-        if run.train.optimizer == Optimizer::AdamwForeach {
-            denominators(run, &group);
+        if let Some(role) = optimizer.foreach_temporary {
+            foreach_temporaries(run, &group, role);
         }
     }
     run.w.free_some(grad_scale);
@@ -73,51 +68,37 @@ fn clip(run: &mut Run<'_>) {
     w.free_all([coefficient, clamped, total]);
 }
 
-/// AdamW's parameter groups in step order: parameters with weight decay, then the others.
+/// The optimizer's parameter groups in step order: parameters with weight decay, then the others.
 fn groups(run: &Run<'_>) -> [Vec<(usize, Parameter)>; 2] {
     let all = || run.parameters.iter().copied().enumerate();
     [true, false].map(|decayed| all().filter(|(_, p)| p.decayed == decayed).collect())
 }
 
-/// Allocates the moments of all parameters, in the order of the groups.
+/// Allocates the state of all parameters, in the order of the groups.
 pub(super) fn allocate_state(run: &mut Run<'_>) {
     for group in groups(run) {
         allocate_state_of(run, &group);
     }
 }
 
-/// Allocates the moments of a group's parameters.
+/// Allocates the state of a group's parameters.
 fn allocate_state_of(run: &mut Run<'_>, group: &[(usize, Parameter)]) {
-    let kind = run.train.optimizer;
+    let optimizer = run.train.optimizer.spec();
     for &(index, parameter) in group {
-        let quantised = kind == Optimizer::Adamw8bit && is_quantised(run.bytes.elements(parameter.tensor));
-        if steps_on_gpu(kind) {
-            run.w.alloc_in(run.state(2, index), Tensor::StepCount, parameter.layer);
+        if optimizer.is_fused {
+            run.w.alloc_in(run.state(0, index), Tensor::StepCount, parameter.layer);
         }
-        let roles: &[Role] = if quantised {
-            &[Role::State1, Role::State2, Role::Absmax, Role::Absmax]
-        } else {
-            &[Role::ExpAvg, Role::ExpAvgSq]
-        };
-        let which = [0, 1, 3, 4];
-        for (&role, which) in roles.iter().zip(which) {
+        let roles = optimizer.states_of(run.bytes.elements(parameter.tensor));
+        for (which, &role) in (1..).zip(roles) {
             let stored = TensorId { tensor: parameter.tensor, role };
             run.w.alloc_in(run.state(which, index), stored, parameter.layer);
         }
     }
 }
 
-/// Whether bitsandbytes stores the moments of a parameter with `n_elements` elements in 8 bits.
-///
-/// Source: `Optimizer2State.init_state` and `min_8bit_size` in bitsandbytes/optim/optimizer.py: the moments of tensors
-/// with fewer elements are float32.
-const fn is_quantised(n_elements: u64) -> bool {
-    n_elements >= MIN_8BIT_ELEMENTS
-}
-
-/// The square roots of a group's second moments, which foreach AdamW holds while it steps that group.
-fn denominators(run: &mut Run<'_>, group: &[(usize, Parameter)]) {
-    let stored = |parameter: Parameter| TensorId { tensor: parameter.tensor, role: Role::Denominator };
+/// The temporaries that a foreach implementation holds while it steps a group.
+fn foreach_temporaries(run: &mut Run<'_>, group: &[(usize, Parameter)], role: Role) {
+    let stored = |parameter: Parameter| TensorId { tensor: parameter.tensor, role };
     let held: Vec<_> = group.iter().map(|&(_, p)| run.w.alloc(stored(p), p.layer)).collect();
     run.w.free_all(held);
 }
@@ -138,7 +119,8 @@ mod tests {
         },
         hardware::ComputeCapability,
         memory::{context::GpuProperties, program::Action, schedule::program},
-        train_config::{Optimizer, TrainConfig},
+        optimizer_spec::Optimizer,
+        train_config::TrainConfig,
     };
 
     /// The parameters whose first moment an optimizer stores in 8 bits.

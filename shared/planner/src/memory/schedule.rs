@@ -6,7 +6,7 @@
 use super::{
     attention_kernel::{AttentionKernel, Pass, attention_kernel},
     compiled::{self, Graphs},
-    context::{ForwardKind, GpuProperties, Name, Run},
+    context::{ForwardKind, GpuProperties, Group, Name, Run, n_kept},
     eager,
     efficient_backward::EfficientBackward,
     optimizer,
@@ -17,24 +17,8 @@ use crate::{
         GptConfig,
         tensors::{Dims, ResidentThreads, Role, Tensor, TensorBytes, TensorId, TensorTooLarge, parameters},
     },
-    hardware::ComputeCapability,
     train_config::{Attention, CrossEntropy, TrainConfig},
 };
-
-/// Size of a cuBLAS workspace: 32 MiB on sm_90 and 8.125 MiB elsewhere. Source: `getChosenWorkspaceSize` of PyTorch,
-/// `:4096:2:16:8`.
-const fn cublas_workspace_bytes(compute_capability: ComputeCapability) -> u64 {
-    if compute_capability.major == 9 { 33_554_432 } else { 8_519_680 }
-}
-
-/// Resident threads per multiprocessor. Source: table of technical specifications in the CUDA C++ programming guide.
-const fn threads_per_sm(capability: ComputeCapability) -> u64 {
-    match (capability.major, capability.minor) {
-        (7, 5) => 1024,
-        (8, 6 | 7 | 9) | (12, _) => 1536,
-        _ => 2048,
-    }
-}
 
 impl Run<'_> {
     fn init(&mut self) -> SectionId {
@@ -44,16 +28,17 @@ impl Run<'_> {
             // torch.load copies the checkpoint to the GPU before the model.
             for (index, parameter) in all.iter().enumerate() {
                 let stored = TensorId { tensor: parameter.tensor, role: Role::Checkpoint };
-                self.w.alloc_in(self.state(5, index), stored, parameter.layer);
+                self.w.alloc_in(self.indexed(Group::Checkpoint, index), stored, parameter.layer);
             }
             optimizer::allocate_state(self);
         }
         for (index, parameter) in all.iter().enumerate() {
-            self.w.alloc_in(self.indexed(0, index), parameter.tensor, parameter.layer);
+            self.w.alloc_in(self.indexed(Group::Parameter, index), parameter.tensor, parameter.layer);
             let ends_attention =
                 parameter.tensor == if self.config.bias() { Tensor::AttProjB } else { Tensor::AttProjW };
             if let (Attention::Math, true, Some(layer)) = (self.train.attention, ends_attention, parameter.layer) {
-                self.w.alloc_in(self.mask(layer), Tensor::Mask, Some(layer));
+                let mask = self.indexed(Group::Mask, usize::try_from(layer).unwrap_or(usize::MAX));
+                self.w.alloc_in(mask, Tensor::Mask, Some(layer));
             }
         }
         if self.train.world_size > 1 {
@@ -162,11 +147,11 @@ enum ForwardState {
 pub fn program(config: &GptConfig, train: &TrainConfig, gpu: GpuProperties) -> Result<Program, TensorTooLarge> {
     let parameters = parameters(config);
     let n = u64::try_from(parameters.len()).unwrap_or(u64::MAX);
-    let kernels =
-        [Pass::Evaluation, Pass::Training].map(|pass| attention_kernel(config, train, gpu.compute_capability, pass));
+    let architecture = gpu.compute_capability.architecture();
+    let kernels = [Pass::Evaluation, Pass::Training].map(|pass| attention_kernel(config, train, architecture, pass));
     let [_, trains_with] = kernels;
     let efficient = (trains_with == AttentionKernel::Efficient)
-        .then(|| EfficientBackward::new(config.head_size(), train.is_half(), gpu.compute_capability));
+        .then(|| EfficientBackward::new(config.head_size(), train.is_half(), architecture));
     let dims = Dims {
         b: train.batch_size,
         t: config.block_size(),
@@ -174,7 +159,7 @@ pub fn program(config: &GptConfig, train: &TrainConfig, gpu: GpuProperties) -> R
         h: config.n_head(),
         v: config.vocab_size(),
         compute: train.dtype,
-        cublas_workspace_bytes: cublas_workspace_bytes(gpu.compute_capability),
+        cublas_workspace_bytes: architecture.cublas_workspace_bytes,
         efficient_workspace_bytes: efficient.map_or(0, |kernel| kernel.workspace_bytes(config, train.batch_size)),
         cudnn_workspace_bytes: 0,
         n_parameter_tensors: n,
@@ -182,7 +167,7 @@ pub fn program(config: &GptConfig, train: &TrainConfig, gpu: GpuProperties) -> R
         n_layer: config.n_layer(),
         resident_threads: ResidentThreads {
             sm_count: u64::from(gpu.sm_count),
-            threads_per_sm: threads_per_sm(gpu.compute_capability),
+            threads_per_sm: u64::from(architecture.threads_per_sm),
         },
         threads: 1,
         trainer_parts: 0,
@@ -192,7 +177,7 @@ pub fn program(config: &GptConfig, train: &TrainConfig, gpu: GpuProperties) -> R
     let bytes = TensorBytes::new(&dims, used)?;
     let eval_bytes = if eval_dims == dims { bytes.clone() } else { TensorBytes::new(&eval_dims, used)? };
 
-    let kept = Name::Count as u64 + 8 * n + config.n_layer() + 1;
+    let kept = n_kept(parameters.len(), Group::State as usize + train.optimizer.spec().n_states());
     let mut run = Run {
         config,
         train,

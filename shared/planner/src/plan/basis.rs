@@ -2,11 +2,7 @@
 
 use serde::Serialize;
 
-use crate::{
-    memory::simulate::Outcome,
-    request::Request,
-    train_config::{CrossEntropy, Optimizer},
-};
+use crate::{memory::simulate::Outcome, request::Request, train_config::CrossEntropy};
 
 /// Certainty of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -56,10 +52,10 @@ impl Basis {
         // No recorded run is of these kinds: their sizes follow from the libraries' code.
         let follows_code = train.world_size > 1
             || train.resumes
-            || train.optimizer != Optimizer::AdamwFused
+            || !train.optimizer.spec().is_recorded
             || train.cross_entropy != CrossEntropy::Whole
             || (train.compile && train.activation_checkpointing)
-            || request.device.compute_capability.major < 8;
+            || !request.device.compute_capability.architecture().is_recorded;
         let kind = match (follows_code, train.compile) {
             (true, _) => 2,
             (false, true) => 1,

@@ -6,7 +6,7 @@ use headroom_planner::{
     hardware::{ComputeCapability, Device, context::Estimate},
     memory::{allocator::SegmentKind, message::TorchVersion, program::Phase},
     plan::{Plan, Request, plan},
-    train_config::{CrossEntropy, Optimizer, TrainConfig},
+    train_config::{CrossEntropy, TrainConfig},
 };
 use headroom_text::units::{GIB, MIB};
 use proptest::{prelude::*, sample::select};
@@ -34,10 +34,9 @@ fn live_peak(shape: GptShape, train: &TrainConfig, gpu: ComputeCapability) -> u6
     plan_of(shape, train, gpu, SegmentKind::Native).peak.live_bytes
 }
 
-/// Whether a larger parameter has a larger optimizer state. bitsandbytes stores moments of 4096 elements or more in 8
-/// bits, and smaller ones in 32.
+/// Whether a larger parameter has a larger optimizer state, unlike one that is quantised from a certain size on.
 fn is_state_monotonic(train: &TrainConfig) -> bool {
-    train.optimizer != Optimizer::Adamw8bit
+    train.optimizer.spec().quantised.is_none()
 }
 
 proptest! {

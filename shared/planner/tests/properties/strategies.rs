@@ -5,7 +5,8 @@ use headroom_planner::{
     gpt::{GptConfig, GptShape},
     hardware::ComputeCapability,
     memory::allocator::SegmentKind,
-    train_config::{Attention, CrossEntropy, Optimizer, TrainConfig},
+    optimizer_spec::Optimizer,
+    train_config::{Attention, CrossEntropy, TrainConfig},
 };
 use proptest::{prelude::*, sample::select};
 
@@ -40,7 +41,7 @@ pub fn kinds(dtypes: Vec<Dtype>) -> impl Strategy<Value = (Dtype, Attention, Opt
     (
         select(dtypes),
         select(vec![Attention::Flash, Attention::Math]),
-        select(vec![Optimizer::AdamwFused, Optimizer::AdamwForeach, Optimizer::Adamw8bit]),
+        select(Optimizer::ALL),
         select(vec![CrossEntropy::Whole, CrossEntropy::Chunked, CrossEntropy::Fused]),
     )
 }

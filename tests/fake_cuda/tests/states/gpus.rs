@@ -26,8 +26,8 @@ fn gpus_are_reported_with_what_they_can() {
         }
     });
     assert_snapshot!(said.output, @r#"
-    Gpu { index: 0, name: "NVIDIA GeForce RTX 2080 Ti", uuid: "GPU-01234567-89ab-cdef-0123-456789abcdef", capability: Capability { major: 7, minor: 5 }, total_bytes: 12878086144, multiprocessors: 46, shared_bytes_max: 101376 }
-    Gpu { index: 1, name: "NVIDIA H200", uuid: "GPU-00000000-0000-4000-8000-000000000000", capability: Capability { major: 9, minor: 0 }, total_bytes: 12878086144, multiprocessors: 132, shared_bytes_max: 101376 }
+    Gpu { index: 0, name: "NVIDIA GeForce RTX 2080 Ti", uuid: "GPU-01234567-89ab-cdef-0123-456789abcdef", capability: ComputeCapability { major: 7, minor: 5 }, total_bytes: 12878086144, multiprocessors: 46, shared_bytes_max: 101376 }
+    Gpu { index: 1, name: "NVIDIA H200", uuid: "GPU-00000000-0000-4000-8000-000000000000", capability: ComputeCapability { major: 9, minor: 0 }, total_bytes: 12878086144, multiprocessors: 132, shared_bytes_max: 101376 }
     "#);
 }
 

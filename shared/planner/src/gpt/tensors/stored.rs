@@ -3,52 +3,93 @@
 use super::{Category, Dims, Lifetime, Shape, Tensor};
 use crate::dtype::Dtype;
 
-/// Relation of a stored tensor to its row of the table: the tensor itself, or the optimizer's companion of a parameter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum Role {
-    /// The tensor itself.
-    Value,
-    /// AdamW's first moment of a parameter, float32.
-    ExpAvg,
-    /// AdamW's second moment of a parameter, float32.
-    ExpAvgSq,
-    /// The first moment with one byte per element.
-    State1,
-    /// The second moment with one byte per element.
-    State2,
-    /// The float32 scale of each block of a one-byte moment.
-    Absmax,
-    /// The square root of the second moment, which AdamW without `fused` holds during a step.
-    Denominator,
-    /// The copy of a parameter in a resumed checkpoint's `state_dict`.
-    Checkpoint,
-    /// A matrix in 16-bit integers, a storage format of inference on the CPU.
-    Int16,
-    /// The float32 scale of each row of a 16-bit integer matrix.
-    RowScale,
-    /// A tensor in half precision, regardless of its row: bfloat16 if that is the training dtype, else float16.
-    Half,
-}
-
-impl Role {
-    const ALL: [Self; 11] = [
-        Self::Value,
-        Self::ExpAvg,
-        Self::ExpAvgSq,
-        Self::State1,
-        Self::State2,
-        Self::Absmax,
-        Self::Denominator,
-        Self::Checkpoint,
-        Self::Int16,
-        Self::RowScale,
-        Self::Half,
-    ];
+/// A row of the roles.
+struct RoleRow {
+    /// Beginning of the tensor's name.
+    prefix: &'static str,
+    /// Category and lifetime; `None` for those of the table's row.
+    kept: Option<(Category, Lifetime)>,
+    /// Element type; `None` if it depends on the run.
+    dtype: Option<Dtype>,
+    /// Whether it has one element per block of quantised elements.
+    is_per_block: bool,
 }
 
 /// Elements that share a scale in bitsandbytes' block-wise quantisation.
-const QUANTISATION_BLOCK: u128 = 256;
+const QUANTISATION_BLOCK: u64 = 256;
+
+const VALUE: RoleRow = RoleRow { prefix: "", kept: None, dtype: None, is_per_block: false };
+
+const fn parameter(prefix: &'static str, dtype: Dtype) -> RoleRow {
+    RoleRow { prefix, kept: Some((Category::Parameters, Lifetime::Run)), dtype: Some(dtype), is_per_block: false }
+}
+
+const fn state(prefix: &'static str, dtype: Dtype) -> RoleRow {
+    let kept = Some((Category::OptimizerState, Lifetime::FromFirstStep));
+    RoleRow { prefix, kept, dtype: Some(dtype), is_per_block: false }
+}
+
+const fn temporary(prefix: &'static str, dtype: Dtype) -> RoleRow {
+    let kept = Some((Category::OptimizerState, Lifetime::Intermediate));
+    RoleRow { prefix, kept, dtype: Some(dtype), is_per_block: false }
+}
+
+macro_rules! roles {
+    ($($(#[$doc:meta])* $role:ident = $row:expr;)*) => {
+        /// Relation of a stored tensor to its row of the table: the tensor itself, or the optimizer's companion of a
+        /// parameter.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        pub enum Role { $($(#[$doc])* $role,)* }
+
+        impl Role {
+            const ALL: &[Self] = &[$(Self::$role),*];
+        }
+
+        static ROLES: &[RoleRow] = &[$($row),*];
+    };
+}
+
+roles! {
+    /// The tensor itself.
+    Value = VALUE;
+    /// AdamW's first moment of a parameter.
+    ExpAvg = state("exp_avg of ", Dtype::Float32);
+    /// AdamW's second moment of a parameter.
+    ExpAvgSq = state("exp_avg_sq of ", Dtype::Float32);
+    /// The first moment with one byte per element.
+    State1 = state("8-bit exp_avg of ", Dtype::Uint8);
+    /// The second moment with one byte per element.
+    State2 = state("8-bit exp_avg_sq of ", Dtype::Uint8);
+    /// The scale of each block of a one-byte moment.
+    Absmax = RoleRow { is_per_block: true, ..state("absmax of ", Dtype::Float32) };
+    /// The square root of the second moment, which AdamW without `fused` holds during a step.
+    Denominator = temporary("denominator of ", Dtype::Float32);
+    /// The copy of a parameter in a resumed checkpoint's `state_dict`.
+    Checkpoint = parameter("state_dict's ", Dtype::Float32);
+    /// A matrix in 16-bit integers, a storage format of inference on the CPU.
+    Int16 = parameter("16-bit ", Dtype::Int16);
+    /// The scale of each row of a 16-bit integer matrix.
+    RowScale = parameter("row scales of ", Dtype::Float32);
+    /// A tensor in half precision, regardless of its row: bfloat16 if that is the training dtype, else float16.
+    Half = VALUE;
+}
+
+impl Role {
+    const fn row(self) -> &'static RoleRow {
+        &ROLES[self as usize]
+    }
+
+    /// Bytes of an optimizer's companion of a parameter with `elements` elements; `None` for other roles.
+    pub(super) fn state_bytes(self, elements: u64) -> Option<u64> {
+        match self.row() {
+            RoleRow { kept: Some((Category::OptimizerState, _)), dtype: Some(dtype), is_per_block, .. } => {
+                Some(dtype.bytes() * if *is_per_block { elements.div_ceil(QUANTISATION_BLOCK) } else { elements })
+            }
+            _ => None,
+        }
+    }
+}
 
 /// A tensor of the table or a companion of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -89,34 +130,23 @@ impl TensorId {
     /// Category of the tensor.
     #[must_use]
     pub fn category(self) -> Category {
-        match self.role {
-            Role::Value | Role::Half => self.tensor.category(),
-            Role::Checkpoint | Role::Int16 | Role::RowScale => Category::Parameters,
-            _ => Category::OptimizerState,
-        }
+        self.role.row().kept.map_or_else(|| self.tensor.category(), |(category, _)| category)
     }
 
     /// Reason for the tensor's lifetime.
     #[must_use]
     pub fn lifetime(self) -> Lifetime {
-        match self.role {
-            Role::Value | Role::Half => self.tensor.lifetime(),
-            Role::Checkpoint | Role::Int16 | Role::RowScale => Lifetime::Run,
-            Role::Denominator => Lifetime::Intermediate,
-            _ => Lifetime::FromFirstStep,
-        }
+        self.role.row().kept.map_or_else(|| self.tensor.lifetime(), |(_, lifetime)| lifetime)
     }
 
     /// Element type of the tensor.
     #[must_use]
     pub fn dtype(self, compute: Dtype) -> Dtype {
-        match self.role {
-            Role::Value => self.tensor.dtype(compute),
-            Role::State1 | Role::State2 => Dtype::Uint8,
-            Role::Int16 => Dtype::Int16,
-            Role::Half if compute == Dtype::Bfloat16 => Dtype::Bfloat16,
-            Role::Half => Dtype::Float16,
-            _ => Dtype::Float32,
+        match (self.role.row().dtype, self.role) {
+            (Some(dtype), _) => dtype,
+            (None, Role::Half) if compute == Dtype::Bfloat16 => Dtype::Bfloat16,
+            (None, Role::Half) => Dtype::Float16,
+            (None, _) => self.tensor.dtype(compute),
         }
     }
 
@@ -135,27 +165,15 @@ impl TensorId {
     /// Name for the user.
     #[must_use]
     pub fn name(self, layer: Option<u64>) -> String {
-        let name = self.tensor.full_name(layer);
-        match self.role {
-            Role::Value | Role::Half => name,
-            Role::ExpAvg => format!("exp_avg of {name}"),
-            Role::ExpAvgSq => format!("exp_avg_sq of {name}"),
-            Role::State1 => format!("8-bit exp_avg of {name}"),
-            Role::State2 => format!("8-bit exp_avg_sq of {name}"),
-            Role::Absmax => format!("absmax of {name}"),
-            Role::Denominator => format!("denominator of {name}"),
-            Role::Checkpoint => format!("state_dict's {name}"),
-            Role::Int16 => format!("16-bit {name}"),
-            Role::RowScale => format!("row scales of {name}"),
-        }
+        [self.role.row().prefix, &self.tensor.full_name(layer)].concat()
     }
 
     pub(super) fn elements(self, dims: &Dims) -> u128 {
         let axes = self.tensor.row().shape;
         let elements = |axes: &[super::dims::Dim]| axes.iter().fold(1_u128, |n, &dim| n.saturating_mul(dims.get(dim)));
         match self.role {
-            Role::Absmax => elements(axes).div_ceil(QUANTISATION_BLOCK),
             Role::RowScale => elements(axes.get(..1).unwrap_or(axes)),
+            role if role.row().is_per_block => elements(axes).div_ceil(u128::from(QUANTISATION_BLOCK)),
             _ => elements(axes),
         }
     }

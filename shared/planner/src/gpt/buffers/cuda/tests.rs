@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
-use crate::gpt::GptShape;
+use crate::{gpt::GptShape, hardware::ComputeCapability};
 
 const GIB: u64 = 1 << 30;
 
@@ -132,7 +132,7 @@ fn the_librarys_room_is_planned_to_the_byte() {
     let recompute = vec![Recompute::None; 12];
     let own = CudaTraining::new(&config, 4, recompute.clone()).expect("small");
     for (major, mebibytes) in [(8, 4), (9, 32), (12, 32)] {
-        let gemm_backend = GemmBackend::cublaslt(major);
+        let gemm_backend = GemmBackend::cublaslt(ComputeCapability::new(major, 0));
         let with = CudaTraining::with_libraries(&config, 4, recompute.clone(), gemm_backend.into()).expect("small");
         assert_eq!(with.bytes - own.bytes, mebibytes << 20, "{major}.x");
         assert_eq!(with.slots.len(), own.slots.len() + 1);
@@ -142,7 +142,9 @@ fn the_librarys_room_is_planned_to_the_byte() {
     }
     assert!(own.slots.iter().all(|slot| slot.buffer.stored.tensor != Tensor::CublasWorkspace));
     let fits = |free_bytes| {
-        plan_with(&config, 4, free_bytes, GemmBackend::cublaslt(9).into()).expect("small").expect("it fits")
+        plan_with(&config, 4, free_bytes, GemmBackend::cublaslt(ComputeCapability::new(9, 0)).into())
+            .expect("small")
+            .expect("it fits")
     };
     assert!(fits(own.bytes).recompute > own.recompute, "the room is not there for nothing");
     assert_eq!(fits(own.bytes + (32 << 20)).recompute, own.recompute);
@@ -183,8 +185,10 @@ fn a_size_is_that_of_the_arena() {
             let arena = CudaTraining::new(&config, batch_size, sized.recompute.clone()).expect("small");
             assert_eq!((sized.bytes, &sized.recompute), (arena.bytes, &arena.recompute));
             seen.insert(sized.recompute);
-            let libraries =
-                Backends { gemm_backend: GemmBackend::cublaslt(9), attention_backend: AttentionBackend::Cudnn };
+            let libraries = Backends {
+                gemm_backend: GemmBackend::cublaslt(ComputeCapability::new(9, 0)),
+                attention_backend: AttentionBackend::Cudnn,
+            };
             match plan_with(&config, batch_size, free_bytes, libraries).expect("small") {
                 Ok(arena) => assert!(arena.bytes <= free_bytes),
                 Err(error) => assert!(error.needed_bytes > free_bytes),

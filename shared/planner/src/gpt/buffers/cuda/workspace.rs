@@ -5,6 +5,7 @@
 
 use super::ROW_MULTIPLE;
 pub use crate::gpt::tensors::{BUCKET_WORDS, TENSOR_WORDS, token_words};
+use crate::hardware::ComputeCapability;
 
 /// Side of a GEMM tile in elements; one block computes one tile.
 pub const TILE: u64 = 128;
@@ -51,11 +52,10 @@ pub enum GemmBackend {
 }
 
 impl GemmBackend {
-    /// cuBLASLt with NVIDIA's recommended workspace for compute capability `major`.x: 32 MiB from Hopper on and 4 MiB
-    /// before (cuBLAS library, `cublasSetWorkspace`).
+    /// cuBLASLt with the workspace that NVIDIA recommends for the architecture.
     #[must_use]
-    pub const fn cublaslt(major: u32) -> Self {
-        Self::CublasLt { workspace_bytes: if major >= 9 { 32 << 20 } else { 4 << 20 } }
+    pub const fn cublaslt(capability: ComputeCapability) -> Self {
+        Self::CublasLt { workspace_bytes: capability.architecture().cublaslt_workspace_bytes }
     }
 
     /// Workspace of a product, in bytes.
