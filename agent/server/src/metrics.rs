@@ -21,7 +21,8 @@ use axum::{
 use headroom_protocol::{
     SlowReadings, Telemetry,
     alert::Settings,
-    gpu::{Gpu, Sample, SlowSample},
+    gpu::Gpu,
+    metric::{Sample, SlowSample},
     run::Run,
     state::State,
 };

@@ -11,7 +11,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use headroom_protocol::{history::Group, run::Run};
+use headroom_protocol::{metric::Group, run::Run};
 use serde::Serialize;
 use thiserror::Error;
 

@@ -1,4 +1,4 @@
-//! A GPU: its properties and its readings.
+//! A GPU: its properties and its processes. Its readings are in [`metric`](super::metric).
 
 use serde::{Deserialize, Serialize};
 
@@ -42,56 +42,6 @@ pub struct Gpu {
     pub listed_as: Option<String>,
 }
 
-/// Readings of a GPU at one moment, ten times per second.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Sample {
-    /// The GPU's [`Gpu::index`].
-    pub gpu: u32,
-    /// Used memory of the whole device, including every process and CUDA context.
-    pub memory_used_bytes: Reading<u64>,
-    /// Free memory.
-    pub memory_free_bytes: Reading<u64>,
-    /// Memory that the driver reserves for itself.
-    pub memory_reserved_bytes: Reading<u64>,
-    /// Share of time in which a kernel ran.
-    pub utilization_percent: Reading<u64>,
-    /// Share of time in which memory was read or written.
-    pub memory_utilization_percent: Reading<u64>,
-    /// Power draw.
-    pub power_watts: Reading<f64>,
-    /// Clock of the multiprocessors.
-    pub clock_sm_mhz: Reading<u64>,
-    /// Memory clock.
-    pub clock_memory_mhz: Reading<u64>,
-    /// Temperature of the chip.
-    pub temperature_celsius: Reading<u64>,
-    /// NVML's bit mask of reasons for reduced clocks: [`Throttle`].
-    pub throttle: Reading<u64>,
-}
-
-/// Readings of a GPU at one moment, once per second.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct SlowSample {
-    /// The GPU's [`Gpu::index`].
-    pub gpu: u32,
-    /// Speed of the first fan, as a percentage of its maximum.
-    pub fan_percent: Reading<u64>,
-    /// Energy since the driver was loaded.
-    pub energy_joules: Reading<f64>,
-    /// PCIe throughput to the GPU.
-    pub pcie_receive_bytes_per_second: Reading<u64>,
-    /// PCIe throughput from the GPU.
-    pub pcie_send_bytes_per_second: Reading<u64>,
-    /// Current PCIe generation and lane count.
-    pub pcie_link: Reading<(u32, u32)>,
-    /// Corrected memory errors since the driver was loaded.
-    pub ecc_corrected: Reading<u64>,
-    /// Uncorrected memory errors since the driver was loaded.
-    pub ecc_uncorrected: Reading<u64>,
-    /// Processes on the GPU by memory, largest first; processes with hidden memory come last.
-    pub processes: Reading<Vec<Process>>,
-}
-
 /// A process that uses a GPU.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Process {
@@ -108,7 +58,7 @@ pub struct Process {
     pub run: Option<String>,
 }
 
-/// A reason for reduced clocks: one bit of [`Sample::throttle`], as in nvml.h.
+/// A reason for reduced clocks: one bit of [`Sample::throttle`](super::metric::Sample::throttle), as in nvml.h.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Throttle {
     /// The GPU is idle.

@@ -20,8 +20,8 @@ pub mod event;
 mod fold;
 pub mod gpu;
 pub mod history;
-pub mod host;
 pub mod message;
+pub mod metric;
 pub mod printed;
 pub mod reading;
 pub mod run;
@@ -37,10 +37,10 @@ use serde::{Deserialize, Serialize};
 
 use alert::FiredAlert;
 use event::Event;
-use gpu::{Gpu, Sample, SlowSample};
+use gpu::Gpu;
 use history::MissedHistory;
-use host::HostSample;
 use message::Message;
+use metric::{HostSample, Sample, SlowSample};
 use run::Run;
 use state::State;
 

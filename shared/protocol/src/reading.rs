@@ -90,6 +90,13 @@ impl<T> Reading<T> {
     }
 }
 
+/// A reading that a message lacks: an older agent does not send it.
+impl<T> Default for Reading<T> {
+    fn default() -> Self {
+        Self::missing(MissingReason::NotYet)
+    }
+}
+
 impl<T> From<Result<T, MissingReason>> for Reading<T> {
     fn from(result: Result<T, MissingReason>) -> Self {
         match result {

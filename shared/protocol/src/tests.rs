@@ -9,10 +9,10 @@ use serde::{Serialize, de::DeserializeOwned};
 use super::{
     alert::{Alert, Settings},
     event::{Event, EventKind},
-    gpu::{Gpu, Process, Sample, SlowSample, Throttle},
-    history::{History, Metric, MissedHistory, Series},
-    host::HostSample,
+    gpu::{Gpu, Process, Throttle},
+    history::{History, MissedHistory, Series},
     message::Message,
+    metric::{HostSample, Metric, Sample, SlowSample},
     reading::{MissingReason, Reading},
     run::{
         Batches, Cause, Checkpoint, Contradiction, Diagnosis, EarlierParts, Evaluation, Figure, Iteration, PlanSummary,
@@ -74,10 +74,8 @@ fn telemetry() -> Telemetry {
         seq: 7,
         time_ms: START_MS + 700,
         gpus: vec![Sample {
-            gpu: 0,
             memory_used_bytes: Reading::Is(7 * GIB),
             memory_free_bytes: Reading::Is(5 * GIB),
-            memory_reserved_bytes: missing(MissingReason::OldDriver),
             utilization_percent: Reading::Is(97),
             memory_utilization_percent: Reading::Is(42),
             power_watts: Reading::Is(199.5),
@@ -85,6 +83,7 @@ fn telemetry() -> Telemetry {
             clock_memory_mhz: Reading::Is(10_501),
             temperature_celsius: Reading::Is(61),
             throttle: Reading::Is(Throttle::PowerCap.bit()),
+            ..Sample::missing(0, MissingReason::OldDriver)
         }],
     }
 }
@@ -93,14 +92,10 @@ fn slow() -> SlowReadings {
     SlowReadings {
         time_ms: START_MS + 1000,
         gpus: vec![SlowSample {
-            gpu: 0,
-            fan_percent: missing(MissingReason::NotSupported),
             energy_joules: Reading::Is(1_234_567.5),
             pcie_receive_bytes_per_second: Reading::Is(12_000_000),
             pcie_send_bytes_per_second: Reading::Is(3_000_000),
             pcie_link: Reading::Is((4, 16)),
-            ecc_corrected: missing(MissingReason::NotSupported),
-            ecc_uncorrected: missing(MissingReason::NotSupported),
             processes: Reading::Is(vec![
                 Process {
                     pid: 4242,
@@ -117,13 +112,14 @@ fn slow() -> SlowReadings {
                     run: None,
                 },
             ]),
+            ..SlowSample::missing(0, MissingReason::NotSupported)
         }],
         host: HostSample {
             cpu_percent: Reading::Is(12.5),
             memory_used_bytes: Reading::Is(9 * GIB),
             memory_total_bytes: Reading::Is(32 * GIB),
             disk_free_bytes: Reading::Is(100 * GIB),
-            disk_total_bytes: missing(MissingReason::Failed),
+            ..HostSample::missing(MissingReason::Failed)
         },
     }
 }
@@ -455,7 +451,7 @@ fn rest_answers_match_recorded_form() {
         to_ms: START_MS + 10_000,
         step_ms: 10_000,
         times_ms: vec![START_MS],
-        series: Metric::FAST.iter().map(|metric| one(f64::from(*metric as u8))).collect(),
+        series: Metric::FAST.iter().map(|metric| one(metric.place() as f64)).collect(),
     };
     check("history", &history);
 }

@@ -29,7 +29,7 @@ use headroom_protocol::{
     event::{Event, EventKind},
     gpu::Gpu,
     history::{History, MissedHistory},
-    host::HostSample,
+    metric::HostSample,
     run::{Run, RunStatus},
     state::{DriverState, State},
 };

@@ -10,9 +10,9 @@ use std::{
 
 use headroom_protocol::{
     SlowReadings, Telemetry,
-    gpu::{Gpu, Sample, SlowSample},
-    history::{Group, Metric, POINTS_MAX},
-    host::HostSample,
+    gpu::Gpu,
+    history::POINTS_MAX,
+    metric::{Group, HostSample, Metric, Sample, SlowSample},
     reading::{MissingReason, Reading},
 };
 use rusqlite::Connection;
@@ -289,7 +289,14 @@ fn chance(metric: Metric) -> String {
         Metric::Energy => return "abs(random()) % 1000000000 / 7.0".to_owned(),
         Metric::EccCorrected | Metric::EccUncorrected => 3,
         Metric::PcieReceive | Metric::PcieSend => 10_000_000_000_u64,
-        Metric::MemoryUsed | Metric::HostMemoryUsed | Metric::HostDiskFree => 100_000_000_000,
+        Metric::Throttle => return "4".to_owned(),
+        Metric::MemoryUsed
+        | Metric::MemoryFree
+        | Metric::MemoryReserved
+        | Metric::HostMemoryUsed
+        | Metric::HostMemoryTotal
+        | Metric::HostDiskFree
+        | Metric::HostDiskTotal => 100_000_000_000,
     };
     format!("abs(random()) % {below}")
 }

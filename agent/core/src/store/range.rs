@@ -1,6 +1,9 @@
 //! Readings over a range of time, in points of one width. Each part of the range uses the finest samples that are left.
 
-use headroom_protocol::history::{Group, History, POINTS_MAX, Series};
+use headroom_protocol::{
+    history::{History, POINTS_MAX, Series},
+    metric::Group,
+};
 use rusqlite::{Connection, Row};
 
 use super::{

@@ -1,6 +1,6 @@
 //! Resolutions of stored samples: full rate, 10 seconds and one minute.
 
-use headroom_protocol::history::{Group, Metric};
+use headroom_protocol::metric::{Group, Metric};
 
 /// A resolution of stored samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,7 +7,7 @@
 
 use std::{fmt::Write as _, ops::Range};
 
-use headroom_protocol::history::Group;
+use headroom_protocol::metric::Group;
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior};
 
 use super::{

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 
 use headroom_protocol::{
     Telemetry,
-    gpu::{Gpu, Sample},
+    gpu::Gpu,
+    metric::Sample,
     reading::{MissingReason, Reading},
 };
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, types::Value};

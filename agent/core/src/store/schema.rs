@@ -50,7 +50,7 @@ pub fn version(connection: &Connection) -> Result<usize, rusqlite::Error> {
 
 #[cfg(test)]
 mod tests {
-    use headroom_protocol::history::Group;
+    use headroom_protocol::metric::Group;
 
     use super::{super::resolution::Resolution, *};
 

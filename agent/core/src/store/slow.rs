@@ -1,6 +1,10 @@
 //! Slow readings of the GPUs and the machine: written once per second. A missing reading is NULL.
 
-use headroom_protocol::{SlowReadings, gpu::SlowSample, host::HostSample, reading::Reading};
+use headroom_protocol::{
+    SlowReadings,
+    metric::{HostSample, SlowSample},
+    reading::Reading,
+};
 use rusqlite::{Transaction, types::Value};
 
 use super::samples::{Places, to_sql};

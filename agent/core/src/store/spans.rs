@@ -13,7 +13,7 @@ use super::{
     resolution::{CUT_MS, Resolution},
     samples::{from_sql, to_sql},
 };
-use headroom_protocol::history::Group;
+use headroom_protocol::metric::Group;
 
 /// Step of the wall clock that begins a new span. Smaller steps do not distort ages, and time servers make them.
 pub const STEP_MS: u64 = 10 * 60_000;

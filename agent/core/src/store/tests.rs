@@ -17,8 +17,7 @@ mod version_7;
 use std::{cell::RefCell, path::PathBuf, sync::Arc};
 
 use headroom_protocol::{
-    gpu::Sample,
-    history::Group,
+    metric::{Group, Sample},
     reading::{MissingReason, Reading},
     run::{Iteration, RunStatus},
 };
@@ -156,10 +155,8 @@ fn fast(gpu: &str) -> Subject<'_> {
 
 fn sample(gpu: u32, memory_used_bytes: u64) -> Sample {
     Sample {
-        gpu,
         memory_used_bytes: Reading::Is(memory_used_bytes),
         memory_free_bytes: Reading::Is(1 << 30),
-        memory_reserved_bytes: Reading::missing(MissingReason::OldDriver),
         utilization_percent: Reading::Is(97),
         memory_utilization_percent: Reading::Is(42),
         power_watts: Reading::Is(650.5),
@@ -167,6 +164,7 @@ fn sample(gpu: u32, memory_used_bytes: u64) -> Sample {
         clock_memory_mhz: Reading::Is(3201),
         temperature_celsius: Reading::Is(61),
         throttle: Reading::Is(4),
+        ..Sample::missing(gpu, MissingReason::OldDriver)
     }
 }
 

@@ -11,7 +11,7 @@ use std::{
     sync::{Arc, atomic::Ordering},
 };
 
-use headroom_protocol::{event::EventKind, gpu::Gpu, history::Group, run::Run};
+use headroom_protocol::{event::EventKind, gpu::Gpu, metric::Group, run::Run};
 use rusqlite::{Connection, TransactionBehavior};
 
 use super::{

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use headroom_protocol::{
-    host::HostSample,
+    metric::HostSample,
     reading::{MissingReason, Reading},
 };
 use sysinfo::System;

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use headroom_protocol::{Telemetry, gpu::Sample, message::Message, state::DriverState};
+use headroom_protocol::{Telemetry, message::Message, metric::Sample, state::DriverState};
 use headroom_text as text;
 use nvml_wrapper::{cuda_driver_version_major, cuda_driver_version_minor};
 

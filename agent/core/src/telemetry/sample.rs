@@ -3,7 +3,8 @@
 use std::mem::MaybeUninit;
 
 use headroom_protocol::{
-    gpu::{Gpu, Sample},
+    gpu::Gpu,
+    metric::Sample,
     reading::{MissingReason, Reading},
 };
 use nvml_wrapper::{

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use headroom_protocol::{
     SlowReadings,
-    gpu::SlowSample,
+    metric::SlowSample,
     reading::{MissingReason, Reading},
 };
 use nvml_wrapper::{

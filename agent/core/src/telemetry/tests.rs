@@ -11,7 +11,8 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 use headroom_fake_nvml::{FakeGpu, Scenario, Stage};
 use headroom_protocol::{
     SlowReadings, Telemetry,
-    gpu::{Gpu, Sample, SlowSample},
+    gpu::Gpu,
+    metric::{Sample, SlowSample},
     state::DriverState,
 };
 use tempfile::TempDir;

@@ -6,7 +6,8 @@ use headroom_protocol::{
     Telemetry,
     alert::{Alert, FiredAlert},
     event::{Event, EventKind},
-    gpu::{Gpu, Sample},
+    gpu::Gpu,
+    metric::Sample,
     reading::{MissingReason, Reading},
     run::{Cause, Iteration, Run, RunStatus},
 };
@@ -45,17 +46,9 @@ fn gpu(index: u32) -> Gpu {
 
 fn sample(gpu: u32, celsius: Reading<u64>, used: Reading<u64>) -> Sample {
     Sample {
-        gpu,
         memory_used_bytes: used,
-        memory_free_bytes: missing(),
-        memory_reserved_bytes: missing(),
-        utilization_percent: missing(),
-        memory_utilization_percent: missing(),
-        power_watts: missing(),
-        clock_sm_mhz: missing(),
-        clock_memory_mhz: missing(),
         temperature_celsius: celsius,
-        throttle: missing(),
+        ..Sample::missing(gpu, MissingReason::NotSupported)
     }
 }
 

@@ -4,7 +4,7 @@ use axum::{
     extract::{Query, rejection::QueryRejection},
     http::Uri,
 };
-use headroom_protocol::{gpu::Gpu, history::Group};
+use headroom_protocol::{gpu::Gpu, metric::Group};
 
 use crate::error::ApiError;
 use headroom_agent_core::store::ArchivedGpu;

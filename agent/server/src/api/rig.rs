@@ -7,7 +7,8 @@ use headroom_protocol::{
     PROTOCOL_VERSION, SlowReadings, Telemetry,
     alert::FiredAlert,
     gpu::Gpu,
-    history::{Group, History, POINTS_MAX},
+    history::{History, POINTS_MAX},
+    metric::Group,
     state::State as Sources,
 };
 use serde::Serialize;

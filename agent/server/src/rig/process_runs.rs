@@ -77,8 +77,8 @@ impl ProcessRuns {
 #[cfg(test)]
 mod tests {
     use headroom_protocol::{
-        gpu::{Process, SlowSample},
-        host::HostSample,
+        gpu::Process,
+        metric::{HostSample, SlowSample},
         reading::MissingReason,
         run::RunStatus,
     };
@@ -94,25 +94,9 @@ mod tests {
             Reading::missing(MissingReason::NotSupported)
         }
         let process = Process { pid, name: missing(), user: missing(), memory_used_bytes: missing(), run: None };
-        let gpu = SlowSample {
-            gpu: 0,
-            fan_percent: missing(),
-            energy_joules: missing(),
-            pcie_receive_bytes_per_second: missing(),
-            pcie_send_bytes_per_second: missing(),
-            pcie_link: missing(),
-            ecc_corrected: missing(),
-            ecc_uncorrected: missing(),
-            processes: Reading::Is(vec![process]),
-        };
-        let host = HostSample {
-            cpu_percent: missing(),
-            memory_used_bytes: missing(),
-            memory_total_bytes: missing(),
-            disk_free_bytes: missing(),
-            disk_total_bytes: missing(),
-        };
-        SlowReadings { time_ms: 0, gpus: vec![gpu], host }
+        let why = MissingReason::NotSupported;
+        let gpu = SlowSample { processes: Reading::Is(vec![process]), ..SlowSample::missing(0, why) };
+        SlowReadings { time_ms: 0, gpus: vec![gpu], host: HostSample::missing(why) }
     }
 
     fn marked(owners: &mut ProcessRuns, pid: u32) -> Option<String> {

@@ -13,8 +13,8 @@ use headroom_harness::child_process;
 use headroom_protocol::{
     SlowReadings, Telemetry,
     alert::{Alert, Settings},
-    gpu::{Gpu, Process, Sample, SlowSample},
-    host::HostSample,
+    gpu::{Gpu, Process},
+    metric::{HostSample, Sample, SlowSample},
     reading::{MissingReason, Reading},
     run::{Iteration, Run, RunStatus},
     state::HistoryState,
@@ -64,10 +64,8 @@ fn gpu(index: u32) -> Gpu {
 fn telemetry(seq: u64, time_ms: u64) -> Telemetry {
     let wave = seq % 600;
     let sample = |gpu| Sample {
-        gpu,
         memory_used_bytes: Reading::Is((6 << 30) + wave * (10 << 20)),
         memory_free_bytes: Reading::Is((6 << 30) - wave * (10 << 20)),
-        memory_reserved_bytes: Reading::Is(300 << 20),
         utilization_percent: Reading::Is(wave % 100),
         memory_utilization_percent: Reading::Is(wave % 50),
         power_watts: Reading::Is(100.0 + wave as f64 / 7.0),
@@ -75,6 +73,7 @@ fn telemetry(seq: u64, time_ms: u64) -> Telemetry {
         clock_memory_mhz: Reading::Is(10_501),
         temperature_celsius: Reading::Is(30 + wave / 10),
         throttle: Reading::Is(wave % 8),
+        ..Sample::missing(gpu, MissingReason::NotSupported)
     };
     Telemetry { seq, time_ms, gpus: (0..N_GPUS).map(sample).collect() }
 }
@@ -89,22 +88,19 @@ fn slow(second: u64, time_ms: u64) -> SlowReadings {
         run: None,
     };
     let gpu_sample = |gpu| SlowSample {
-        gpu,
         fan_percent: Reading::Is(40),
         energy_joules: Reading::Is(second as f64 * 200.0),
         pcie_receive_bytes_per_second: Reading::Is(12_000_000),
         pcie_send_bytes_per_second: Reading::Is(3_000_000),
         pcie_link: Reading::Is((4, 16)),
-        ecc_corrected: Reading::Is(0),
-        ecc_uncorrected: Reading::Is(0),
         processes: Reading::Is((0..N_PROCESSES).map(process).collect()),
+        ..SlowSample::missing(gpu, MissingReason::NotSupported)
     };
     let host = HostSample {
         cpu_percent: Reading::Is(12.5),
         memory_used_bytes: Reading::Is(9 << 30),
         memory_total_bytes: Reading::Is(32 << 30),
-        disk_free_bytes: Reading::Is(100 << 30),
-        disk_total_bytes: Reading::Is(500 << 30),
+        ..HostSample::missing(MissingReason::NotSupported)
     };
     SlowReadings { time_ms, gpus: (0..N_GPUS).map(gpu_sample).collect(), host }
 }

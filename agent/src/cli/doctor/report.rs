@@ -1,8 +1,8 @@
 //! The findings as text: a heading per item, a line per reading.
 
 use headroom_protocol::{
-    gpu::{Gpu, Process, Sample, SlowSample, Throttle},
-    host::HostSample,
+    gpu::{Gpu, Process, Throttle},
+    metric::{HostSample, Sample, SlowSample},
     reading::Reading,
     state::{DriverState, HistoryState},
 };

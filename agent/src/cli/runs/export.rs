@@ -8,7 +8,8 @@ use std::{
 };
 
 use headroom_protocol::{
-    history::{Group, History, Metric},
+    history::History,
+    metric::{Group, Metric},
     run::{Evaluation, Iteration, Run},
 };
 use serde::{Serialize, Serializer, ser::Error as _};

@@ -8,8 +8,8 @@ use headroom_agent_core::{platform::ProgramEnding, telemetry::TelemetryEvent};
 use headroom_planner::nanogpt::Source;
 use headroom_protocol::{
     SlowReadings, Telemetry,
-    gpu::{Gpu, Process, Sample, SlowSample},
-    host::HostSample,
+    gpu::{Gpu, Process},
+    metric::{HostSample, Sample, SlowSample},
     reading::{MissingReason, Reading},
     run::{Cause, Evaluation, Figure},
 };
@@ -383,25 +383,11 @@ fn gpu() -> Gpu {
 }
 
 fn telemetry(time_ms: u64, watts: f64) -> TelemetryEvent {
-    let missing = || Reading::missing(MissingReason::NotSupported);
-    let sample = Sample {
-        gpu: 0,
-        memory_used_bytes: missing(),
-        memory_free_bytes: missing(),
-        memory_reserved_bytes: missing(),
-        utilization_percent: missing(),
-        memory_utilization_percent: missing(),
-        power_watts: Reading::Is(watts),
-        clock_sm_mhz: missing(),
-        clock_memory_mhz: missing(),
-        temperature_celsius: missing(),
-        throttle: missing(),
-    };
+    let sample = Sample { power_watts: Reading::Is(watts), ..Sample::missing(0, MissingReason::NotSupported) };
     TelemetryEvent::Telemetry(Arc::new(Telemetry { seq: 0, time_ms, gpus: vec![sample] }))
 }
 
 fn slow(processes: &[(u32, u64)]) -> TelemetryEvent {
-    let missing = || Reading::missing(MissingReason::NotSupported);
     let process = |(pid, bytes): &(u32, u64)| Process {
         pid: *pid,
         name: Reading::missing(MissingReason::Failed),
@@ -409,24 +395,9 @@ fn slow(processes: &[(u32, u64)]) -> TelemetryEvent {
         memory_used_bytes: Reading::Is(*bytes),
         run: None,
     };
-    let sample = SlowSample {
-        gpu: 0,
-        fan_percent: missing(),
-        energy_joules: Reading::missing(MissingReason::NotSupported),
-        pcie_receive_bytes_per_second: missing(),
-        pcie_send_bytes_per_second: missing(),
-        pcie_link: Reading::missing(MissingReason::NotSupported),
-        ecc_corrected: missing(),
-        ecc_uncorrected: missing(),
-        processes: Reading::Is(processes.iter().map(process).collect()),
-    };
-    let host = HostSample {
-        cpu_percent: Reading::missing(MissingReason::Failed),
-        memory_used_bytes: missing(),
-        memory_total_bytes: missing(),
-        disk_free_bytes: missing(),
-        disk_total_bytes: missing(),
-    };
+    let processes = Reading::Is(processes.iter().map(process).collect());
+    let sample = SlowSample { processes, ..SlowSample::missing(0, MissingReason::NotSupported) };
+    let host = HostSample::missing(MissingReason::Failed);
     TelemetryEvent::Slow(SlowReadings { time_ms: 0, gpus: vec![sample], host })
 }
 

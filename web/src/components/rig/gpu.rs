@@ -1,6 +1,9 @@
 //! A GPU: its memory as a bar with the predicted peak, and its activity, each with the last minute.
 
-use headroom_protocol::{gpu::Sample, history::Metric, reading::Reading};
+use headroom_protocol::{
+    metric::{Metric, Sample},
+    reading::Reading,
+};
 use leptos::prelude::*;
 
 use super::RigContext;

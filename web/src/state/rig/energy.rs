@@ -1,10 +1,6 @@
 //! The energy of a run, and its cost.
 
-use headroom_protocol::{
-    alert::Settings,
-    history::{History, Metric},
-    run::Run,
-};
+use headroom_protocol::{alert::Settings, history::History, metric::Metric, run::Run};
 
 use super::values::{Fact, value};
 use crate::text;

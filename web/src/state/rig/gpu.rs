@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 
 use headroom_protocol::{
-    gpu::{Gpu, Sample, SlowSample},
-    history::Metric,
+    gpu::Gpu,
+    metric::{Metric, Sample, SlowSample},
     reading::{MissingReason, Reading},
 };
 

@@ -2,7 +2,10 @@
 
 use std::collections::VecDeque;
 
-use headroom_protocol::history::{History, Metric, Series};
+use headroom_protocol::{
+    history::{History, Series},
+    metric::Metric,
+};
 
 use super::{
     Rig,

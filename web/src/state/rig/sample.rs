@@ -2,8 +2,8 @@
 
 use headroom_protocol::{
     Hello, PROTOCOL_VERSION, Scope, SlowReadings, Telemetry,
-    gpu::{Gpu, Process, Sample, SlowSample},
-    host::HostSample,
+    gpu::{Gpu, Process},
+    metric::{HostSample, Sample, SlowSample},
     reading::{MissingReason, Reading},
     run::{Iteration, PlanSummary, Run},
     state::{DriverState, HistoryState, State},
@@ -37,7 +37,6 @@ pub fn gpu(index: u32) -> Gpu {
 /// A sample with the given utilisation.
 pub fn sample(gpu: u32, utilization: u64) -> Sample {
     Sample {
-        gpu,
         memory_used_bytes: Reading::Is(7 << 30),
         memory_free_bytes: Reading::Is(4 << 30),
         memory_reserved_bytes: Reading::Is(300 << 20),
@@ -48,6 +47,7 @@ pub fn sample(gpu: u32, utilization: u64) -> Sample {
         clock_memory_mhz: Reading::Is(10501),
         temperature_celsius: Reading::Is(61),
         throttle: Reading::Is(4),
+        ..Sample::missing(gpu, MissingReason::NotSupported)
     }
 }
 
@@ -120,14 +120,11 @@ pub fn hello(n_gpus: u32, runs: Vec<Run>, last_event: u64) -> Hello {
 /// Processes: GPU, pid, memory, run.
 pub fn slow(processes: &[(u32, u32, Option<u64>, Option<&str>)]) -> SlowReadings {
     let gpus = processes.iter().map(|(gpu, pid, bytes, run)| SlowSample {
-        gpu: *gpu,
         fan_percent: Reading::Is(40),
         energy_joules: Reading::Is(1.0),
         pcie_receive_bytes_per_second: Reading::Is(1),
         pcie_send_bytes_per_second: Reading::Is(1),
         pcie_link: Reading::Is((4, 16)),
-        ecc_corrected: Reading::missing(MissingReason::NotSupported),
-        ecc_uncorrected: Reading::missing(MissingReason::NotSupported),
         processes: Reading::Is(vec![Process {
             pid: *pid,
             name: Reading::Is("python train.py".to_owned()),
@@ -135,13 +132,14 @@ pub fn slow(processes: &[(u32, u32, Option<u64>, Option<&str>)]) -> SlowReadings
             memory_used_bytes: bytes.map_or(Reading::missing(MissingReason::HiddenByWindows), Reading::Is),
             run: run.map(str::to_owned),
         }]),
+        ..SlowSample::missing(*gpu, MissingReason::NotSupported)
     });
     let host = HostSample {
         cpu_percent: Reading::Is(12.5),
         memory_used_bytes: Reading::Is(9 << 30),
         memory_total_bytes: Reading::Is(32 << 30),
         disk_free_bytes: Reading::Is(100 << 30),
-        disk_total_bytes: Reading::missing(MissingReason::Failed),
+        ..HostSample::missing(MissingReason::Failed)
     };
     SlowReadings { time_ms: T, gpus: gpus.collect(), host }
 }

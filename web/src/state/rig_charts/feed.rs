@@ -2,7 +2,10 @@
 
 use std::collections::VecDeque;
 
-use headroom_protocol::history::{Group, History, POINTS_MAX};
+use headroom_protocol::{
+    history::{History, POINTS_MAX},
+    metric::Group,
+};
 
 use super::view::{Range, Window};
 use crate::text::{self, Text};

@@ -1,6 +1,6 @@
 //! Folding of a history's points into a plot's columns, never more than are visible.
 
-use headroom_protocol::history::{History, Metric};
+use headroom_protocol::{history::History, metric::Metric};
 
 use super::view::Range;
 

@@ -1,9 +1,6 @@
 //! The whole history chart: GPU, subject, range, requests, and status.
 
-use headroom_protocol::{
-    gpu::Gpu,
-    history::{Group, History},
-};
+use headroom_protocol::{gpu::Gpu, history::History, metric::Group};
 
 use super::{
     feed::{Feed, HistoryQuery, HistoryRequest, points_for},

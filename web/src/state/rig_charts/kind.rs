@@ -2,7 +2,7 @@
 
 use headroom_protocol::{
     gpu::Gpu,
-    history::{Group, Metric},
+    metric::{Group, Metric},
 };
 use headroom_text::{decimal, units::GIB};
 

@@ -1,6 +1,6 @@
 //! A history in words: the reading under the cursor, a summary of the range, and a table.
 
-use headroom_protocol::history::{History, Metric};
+use headroom_protocol::{history::History, metric::Metric};
 
 use super::{
     fold::{Point, points},

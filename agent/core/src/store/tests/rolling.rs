@@ -1,6 +1,6 @@
 //! Samples are stored completely, rolled up without duplicate points, and deleted when they are too old or too many.
 
-use headroom_protocol::history::{Metric, POINTS_MAX};
+use headroom_protocol::{history::POINTS_MAX, metric::Metric};
 
 use super::*;
 

@@ -1,6 +1,9 @@
 //! Slow readings are stored, rolled up and deleted like the others.
 
-use headroom_protocol::{SlowReadings, gpu::SlowSample, history::Metric, host::HostSample};
+use headroom_protocol::{
+    SlowReadings,
+    metric::{HostSample, Metric, SlowSample},
+};
 
 use super::*;
 

@@ -2,7 +2,8 @@
 
 use headroom_fake_nvml::{Course, FakeGpu, Process, Scenario, code};
 use headroom_protocol::{
-    gpu::{Gpu, Sample, SlowSample},
+    gpu::Gpu,
+    metric::{Sample, SlowSample},
     reading::{MissingReason, Reading},
 };
 

@@ -3,9 +3,9 @@
 use headroom_protocol::{
     SlowReadings, Telemetry,
     alert::Settings,
-    gpu::{Gpu, Process, Sample, SlowSample, Throttle},
-    host::HostSample,
+    gpu::{Gpu, Process, Throttle},
     message::Message,
+    metric::{HostSample, Sample, SlowSample},
     reading::{MissingReason, Reading},
     run::{Cause, Evaluation, Iteration, PlanSummary, Run, RunStatus},
     state::{DriverState, HistoryState, State},
