@@ -1,5 +1,6 @@
 //! Statements of a config file: evaluates supported ones, and skips others with a problem.
 
+mod binding;
 mod pass;
 
 use super::defaults;
@@ -61,9 +62,10 @@ impl<'a> Reader<'a, '_> {
             let first = self.token;
             if let Err(fault) = self.statement() {
                 let mut names = self.targets_from(first);
-                if !self.pass_line(&mut names) {
+                if !self.pass_line() {
                     self.fault(fault);
                 }
+                names.extend(self.bound_from(first, true));
                 self.forget(&names);
                 self.after_statement(first);
                 return;
@@ -143,8 +145,16 @@ impl<'a> Reader<'a, '_> {
                 self.pass_simple(Severity::Warning);
                 Ok(())
             }
-            (Kind::Name, name) if !is_keyword(name) => self.assignment(),
-            _ => self.expression_statement(),
+            (Kind::Name, name) if !is_keyword(name) => {
+                self.assignment()?;
+                self.pass_bindings(first);
+                Ok(())
+            }
+            _ => {
+                self.expression_statement()?;
+                self.pass_bindings(first);
+                Ok(())
+            }
         }
     }
 
@@ -204,8 +214,7 @@ impl<'a> Reader<'a, '_> {
             value = self.opaque(start.spot);
         }
         if self.token.is_op("=") {
-            self.pass_targets(&targets, start.spot);
-            return Ok(());
+            return self.pass_targets(&targets, start.spot);
         }
         self.statement_end()?;
         let alone = targets.len() == 1;
@@ -242,8 +251,7 @@ impl<'a> Reader<'a, '_> {
             }
         }
         if self.assigns() {
-            self.pass_targets(&[], first.spot);
-            return Ok(());
+            return self.pass_targets(&[], first.spot);
         }
         self.statement_end()?;
         // A string statement is a comment.
@@ -359,8 +367,9 @@ impl<'a> Reader<'a, '_> {
         if self.settings.problems.is_only_counted(severity) {
             return;
         }
+        let hint = dashed_key(self.lexer.text, spot.offset).filter(|_| text == "-").map(text::did_you_mean);
         let what = if text.is_empty() { what.into() } else { text::of_name(shortened(text), what) };
-        self.say(severity, spot, text::line_left_out(what), None);
+        self.say(severity, spot, text::line_left_out(what), hint);
     }
 
     pub(super) fn origin(&self, start: Spot, end: usize) -> Origin {
@@ -377,6 +386,14 @@ impl<'a> Reader<'a, '_> {
         let message = message.into();
         self.settings.problems.push(Problem { severity, source, line, column, message, hint });
     }
+}
+
+/// Returns the key that a word around `at` is if its dashes are underscores.
+fn dashed_key(text: &str, at: usize) -> Option<&'static str> {
+    let is_other = |c: char| !(c.is_ascii_alphanumeric() || c == '-' || c == '_');
+    let (head, tail) = text.split_at_checked(at)?;
+    let word = [head.rsplit(is_other).next(), tail.split(is_other).next()].map(Option::unwrap_or_default).concat();
+    defaults::find(&word.replace('-', "_")).map(|key| key.name)
 }
 
 #[cfg(test)]

@@ -254,6 +254,59 @@ fn targets_beyond_a_name_are_passed() {
 }
 
 #[test]
+fn key_that_a_statement_may_set_is_unknown() {
+    for statement in [
+        "for batch_size in [64]: pass",
+        "print(batch_size := 64)",
+        "[batch_size := 64]",
+        "(batch_size := 64)",
+        "x = (batch_size := 64)",
+        "x = [y := 1, batch_size := 64]",
+        "if (batch_size := 64): pass",
+        "assert (batch_size := 64)",
+        "if True:\n    x, batch_size = 1, 64",
+        "if True:\n    batch_size: int = 64",
+        "with open('x') as batch_size: pass",
+        "import batch_size",
+        "def batch_size(): pass",
+        "del batch_size",
+    ] {
+        let settings = file(&format!("batch_size = 8\n{statement}\nn_layer = 6\n"));
+        assert_eq!(settings.unreadable().collect::<Vec<_>>(), ["batch_size"], "{statement}");
+        assert!(settings.problems.has_errors(), "{statement}");
+        assert_eq!(settings.value("n_layer"), Some(Value::Int(6)), "{statement}");
+        // A later line sets it again.
+        assert!(file(&format!("{statement}\nbatch_size = 8\n")).unreadable().next().is_none(), "{statement}");
+    }
+    for statement in [
+        "print(batch_size)",
+        "print(x := batch_size)",
+        "x = dict(batch_size=64)",
+        "if batch_size > 8: learning_rate = 5e-4",
+        "x = [batch_size for batch_size in (1, 2)]",
+        "for x in range(batch_size): pass",
+        "assert batch_size == 8",
+        "def f(batch_size=64):\n    batch_size = 3\n    return batch_size",
+        "tokens[batch_size] = 3",
+        "import numpy as np",
+    ] {
+        let settings = file(&format!("batch_size = 8\n{statement}\n"));
+        assert!(settings.is_complete() && settings.problems.first_stop().is_none(), "{statement}");
+    }
+}
+
+#[test]
+fn dash_in_a_key_is_a_syntax_error() {
+    let hint = "did you mean batch_size?";
+    for text in ["batch-size = 64\n", "batch-size += 64\n", "x = batch-size = 64\n"] {
+        let settings = file(&format!("n_layer = 6\n{text}"));
+        let stop = settings.problems.first_stop().expect("Python stops").to_string();
+        assert!(stop.contains("`-` is not expected here") && stop.ends_with(hint), "{stop}");
+    }
+    assert!(file("64 = n_layer\n").problems.first_stop().is_some());
+}
+
+#[test]
 fn a_slip_costs_one_line() {
     for slip in ["x = (1,", "x = '''", "x = 'a", "x = [[[", "x = 1 +", "$", "x = f(1", "x = {'a': (1]"] {
         let s = file(&format!("n_layer = 3\n{slip}\nbatch_size = 4\n# c\nn_head = (\n  5)\n"));
