@@ -14,6 +14,9 @@ const TYPES: Reason = stops(text::PYTHON_TYPES);
 const COLLECTION: Reason = skipped(text::NO_COLLECTIONS);
 const NOT_FOLLOWED: Reason = skipped(text::CALL_NOT_EVALUATED);
 
+/// Largest exponent of a power of floats: beyond it, nearly every power is 0 or infinite.
+const MAX_EXPONENT: f64 = 1024.0;
+
 /// Built-in functions that are evaluated.
 pub(super) const BUILTINS: [&str; 8] = ["str", "int", "float", "bool", "abs", "max", "min", "round"];
 
@@ -141,12 +144,13 @@ fn float_op(op: &str, a: f64, b: f64) -> EvaluatedValue {
         "/" => a / b,
         "//" => floor_div_rem(a, b).0,
         "%" => floor_div_rem(a, b).1,
-        "**" if a < 0.0 && a.is_finite() && b.is_finite() && b != b.trunc() => {
-            return Err(skipped(text::NO_COMPLEX));
-        }
+        "**" if b == 0.5 && a >= 0.0 => a.sqrt(),
+        // Of such a power, Python's last digit depends on its C library, and the code for it takes 1.3 KB of a page.
+        "**" if b != b.trunc() || b.abs() > MAX_EXPONENT => return Err(skipped(text::NO_FRACTIONAL_POWER)),
         "**" => {
-            let power = a.powf(b);
-            if power.is_infinite() && a.is_finite() && b.is_finite() {
+            #[expect(clippy::cast_possible_truncation, reason = "at most MAX_EXPONENT")]
+            let power = a.powi(b as i32);
+            if power.is_infinite() && a.is_finite() {
                 return Err(stops(text::PYTHON_FLOAT_TOO_LARGE));
             }
             power
