@@ -96,30 +96,42 @@ impl GptConfigError {
     }
 }
 
+impl GptShape {
+    /// Returns every independent error: a dimension out of range, heads that do not divide the channels, and a dropout
+    /// that is not a probability.
+    #[must_use]
+    pub fn errors(&self) -> Vec<GptConfigError> {
+        let ranged = [
+            ("n_layer", self.n_layer, MAX_N_LAYER),
+            ("n_head", self.n_head, MAX_DIMENSION),
+            ("n_embd", self.n_embd, MAX_DIMENSION),
+            ("block_size", self.block_size, MAX_DIMENSION),
+            ("vocab_size", self.vocab_size, MAX_DIMENSION),
+        ];
+        let out_of_range = ranged.iter().filter(|(_, value, max)| !(1..=*max).contains(value));
+        let mut errors: Vec<_> =
+            out_of_range.map(|&(name, value, max)| GptConfigError::OutOfRange { name, value, max }).collect();
+        let (n_embd, n_head) = (self.n_embd, self.n_head);
+        // A value out of range divides nothing, which is not an error of its own.
+        let is_out = errors.iter().any(|error| matches!(error.key(), "n_head" | "n_embd"));
+        if !is_out && !n_embd.is_multiple_of(n_head) {
+            errors.push(GptConfigError::HeadsDoNotDivideChannels { n_embd, n_head });
+        }
+        if !(0.0..1.0).contains(&self.dropout) {
+            errors.push(GptConfigError::Dropout { value: self.dropout });
+        }
+        errors
+    }
+}
+
 impl GptConfig {
     /// Validates a shape.
     ///
     /// # Errors
-    /// [`GptConfigError`] if a dimension is out of range, the heads do not divide the channels, or dropout is not a
-    /// probability.
+    /// The first of [`GptShape::errors`].
     pub fn new(shape: GptShape) -> Result<Self, GptConfigError> {
-        let ranged = [
-            ("n_layer", shape.n_layer, MAX_N_LAYER),
-            ("n_head", shape.n_head, MAX_DIMENSION),
-            ("n_embd", shape.n_embd, MAX_DIMENSION),
-            ("block_size", shape.block_size, MAX_DIMENSION),
-            ("vocab_size", shape.vocab_size, MAX_DIMENSION),
-        ];
-        for (name, value, max) in ranged {
-            if value == 0 || value > max {
-                return Err(GptConfigError::OutOfRange { name, value, max });
-            }
-        }
-        if !shape.n_embd.is_multiple_of(shape.n_head) {
-            return Err(GptConfigError::HeadsDoNotDivideChannels { n_embd: shape.n_embd, n_head: shape.n_head });
-        }
-        if !(0.0..1.0).contains(&shape.dropout) {
-            return Err(GptConfigError::Dropout { value: shape.dropout });
+        if let Some(error) = shape.errors().into_iter().next() {
+            return Err(error);
         }
         let GptShape { n_layer, n_head, n_embd, block_size, vocab_size, dropout, bias } = shape;
         Ok(Self { n_layer, n_head, n_embd, block_size, vocab_size, dropout, bias })

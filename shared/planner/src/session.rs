@@ -191,27 +191,19 @@ pub fn resolve_settings(settings: Settings, options: &Options) -> ResolvedSessio
     let assumed_torch = torch.unwrap_or(TorchVersion::RECORDED);
     resolver.unknown_torch(assumed_torch);
     let mut train = resolver.train(options, device.as_ref(), assumed_torch);
-    let gpt = match GptConfig::new(shape) {
-        Ok(gpt) => Some(gpt),
-        Err(error) => {
-            // Of two conflicting keys, the one that was set.
-            let key =
-                if error.key() == "n_head" && !resolver.settings.is_set("n_head") { "n_embd" } else { error.key() };
-            resolver.error(key, error.text());
-            None
-        }
-    };
+    for error in shape.errors() {
+        // Of two conflicting keys, the one that was set.
+        let key = if error.key() == "n_head" && !resolver.settings.is_set("n_head") { "n_embd" } else { error.key() };
+        resolver.error(key, error.text());
+    }
+    let gpt = GptConfig::new(shape).ok();
     if let Some(device) = &device {
         train.compile = resolver.compiles(&train, device, assumed_torch);
         resolver.emulated_bfloat16(&train, device);
     }
-    let train = match train.check() {
-        Ok(train) => Some(train),
-        Err(error) => {
-            resolver.error(error.key(), error.text());
-            None
-        }
-    };
+    let errors = train.errors();
+    let train = Some(train).filter(|_| errors.is_empty());
+    errors.iter().for_each(|error| resolver.error(error.key(), error.text()));
     let config = resolver.config(&shape, train.as_ref());
     let request = match (gpt, train, device, torch) {
         (Some(gpt), Some(train), Some(device), Some(torch)) => {

@@ -140,11 +140,9 @@ impl Default for TrainConfig {
 }
 
 impl TrainConfig {
-    /// Validates the counts and the dtype.
-    ///
-    /// # Errors
-    /// Returns an error if a count is out of range, or if nanoGPT does not train with the dtype.
-    pub fn check(self) -> Result<Self, TrainConfigError> {
+    /// Returns every error: a count out of range, and a dtype with which nanoGPT does not train.
+    #[must_use]
+    pub fn errors(&self) -> Vec<TrainConfigError> {
         let counts = [
             ("batch_size", self.batch_size, 1),
             ("gradient_accumulation_steps", self.gradient_accumulation_steps, 1),
@@ -154,15 +152,19 @@ impl TrainConfig {
             ("world_size", self.world_size, 1),
             ("eval_batch_size", self.eval_batch_size.unwrap_or(1), 1),
         ];
-        for (name, value, min) in counts {
-            if value < min || value > MAX_COUNT {
-                return Err(TrainConfigError::OutOfRange { name, value, min, max: MAX_COUNT });
-            }
-        }
-        match self.dtype {
-            Dtype::Float32 | Dtype::Bfloat16 | Dtype::Float16 => Ok(self),
-            other => Err(TrainConfigError::Dtype(other)),
-        }
+        let out_of_range = counts.iter().filter(|(_, value, min)| !(*min..=MAX_COUNT).contains(value));
+        let out_of_range =
+            out_of_range.map(|&(name, value, min)| TrainConfigError::OutOfRange { name, value, min, max: MAX_COUNT });
+        let trains = matches!(self.dtype, Dtype::Float32 | Dtype::Bfloat16 | Dtype::Float16);
+        out_of_range.chain((!trains).then_some(TrainConfigError::Dtype(self.dtype))).collect()
+    }
+
+    /// Returns the config if it is valid.
+    ///
+    /// # Errors
+    /// The first of [`TrainConfig::errors`].
+    pub fn check(self) -> Result<Self, TrainConfigError> {
+        self.errors().into_iter().next().map_or(Ok(self), Err)
     }
 
     /// Returns whether matrix products run in half precision under autocast.

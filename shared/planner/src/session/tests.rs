@@ -57,6 +57,19 @@ fn error_names_its_key_and_position() {
 }
 
 #[test]
+fn independent_errors_are_reported_together() {
+    let text = "n_head = 7\nvocab_size = 0\ndropout = 2\nbatch_size = 0\neval_interval = 0\ndtype = 'int8'\n";
+    let resolved = resolve(&config(text), &Options { gpu: "no such GPU".into(), ..Options::default() });
+    let errors = resolved.findings.iter().filter(|finding| finding.severity == Severity::Error);
+    let mut keys: Vec<&str> = errors.map(|finding| finding.key).collect();
+    keys.sort_unstable();
+    assert_eq!(keys, ["batch_size", "dropout", "dtype", "eval_interval", "gpu", "n_head", "vocab_size"]);
+    // The heads are not compared with channels out of range.
+    let resolved = resolve(&config("n_head = 7\nn_embd = 0\n"), &Options::default());
+    assert_eq!(resolved.findings.iter().map(|finding| finding.key).collect::<Vec<_>>(), ["n_embd"]);
+}
+
+#[test]
 fn a_patched_key_is_blamed_too() {
     let resolved = resolve(&config("eval_batch_size = 0"), &Options::default());
     assert!(resolved.findings.iter().any(|finding| finding.key == "eval_batch_size" && finding.place.is_some()));
