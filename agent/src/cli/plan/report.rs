@@ -71,11 +71,12 @@ fn verdict(plan: &Plan, style: &Style) -> String {
     };
     let [low, high] = plan.basis.band_bytes;
     let by = human_size(plan.headroom_bytes.unsigned_abs());
+    let is_narrow = high > device.total_bytes;
     let (ink, answer, doubt) = match &plan.oom {
         None => (
             Ink::Fits,
-            format!("Fits on {gpu}{}: {by} left.", with("")),
-            (high > device.total_bytes).then(|| {
+            format!("Fits{} on {gpu}{}: {by} left.", if is_narrow { " narrowly" } else { "" }, with("")),
+            is_narrow.then(|| {
                 format!("Close: at the upper end of the estimates it takes {} and does not fit.", human_size(high))
             }),
         ),
