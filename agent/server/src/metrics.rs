@@ -1,7 +1,8 @@
 //! `/metrics`: the current state in Prometheus' text format.
 //!
-//! [`render`] is a pure function of a [`Snapshot`]. All metrics are in one table, split between `agent`, `gpu` and
-//! `run`, from which `docs/src/reference/metrics.md` is generated. Names and units follow Prometheus' conventions:
+//! [`render`] is a pure function of a [`Snapshot`]. Readings that are one number have the families of the protocol's
+//! registry. All other families are in one table, split between `agent`, `gpu` and `run`. From both,
+//! `docs/src/reference/metrics.md` is generated. Names and units follow Prometheus' conventions:
 //! seconds, bytes, ratios from 0 to 1, joules, hertz. A missing reading is omitted, never 0.
 
 mod agent;
@@ -11,7 +12,7 @@ mod run;
 mod tests;
 mod text;
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use axum::{
     extract::State as Extract,
@@ -22,7 +23,8 @@ use headroom_protocol::{
     SlowReadings, Telemetry,
     alert::Settings,
     gpu::Gpu,
-    metric::{Sample, SlowSample},
+    metric::{FamilyKind as Kind, Group, Metric, Number as Value, Sample, SlowSample},
+    reading::Reading,
     run::Run,
     state::State,
 };
@@ -34,7 +36,7 @@ use super::{
     secrets,
 };
 use headroom_agent_core::{clock::now_ms, logging::HTTP, store};
-use text::{Samples, Value};
+use text::Samples;
 
 /// The content type of the text.
 const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -75,24 +77,6 @@ struct Snapshot<'a> {
     pub settings: Option<&'a Settings>,
 }
 
-/// The type of a metric.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    /// A value that goes up and down.
-    Gauge,
-    /// A value that only increases, and restarts at 0 with its source.
-    Counter,
-}
-
-impl Kind {
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Gauge => "gauge",
-            Self::Counter => "counter",
-        }
-    }
-}
-
 /// A row of the table: the samples that share a name.
 #[derive(Clone, Copy, Debug)]
 struct Family {
@@ -103,9 +87,28 @@ struct Family {
     collect: fn(&Snapshot<'_>, &mut Samples),
 }
 
+/// Families of the registry's readings, in its order.
+static READINGS: LazyLock<Vec<Family>> = LazyLock::new(|| {
+    let mut families: Vec<Family> = Vec::new();
+    for metric in Metric::ALL {
+        let Some(family) = metric.prometheus() else { continue };
+        // Several metrics may share a family.
+        if families.iter().all(|known| known.name != family.name) {
+            let labels: &[&str] = match (metric.group(), family.label) {
+                (Group::Host, _) => &[],
+                (_, None) => GPU_LABELS,
+                (_, Some(_)) => &["gpu", "uuid", "name", "kind"],
+            };
+            let (name, kind, help) = (family.name, family.kind, family.help);
+            families.push(Family { name, kind, help, labels, collect: |at, samples| at.each_reading(samples) });
+        }
+    }
+    families
+});
+
 /// Returns the whole table, in the order of the text.
 fn families() -> impl Iterator<Item = &'static Family> {
-    [agent::FAMILIES, gpu::FAMILIES, run::FAMILIES].into_iter().flatten()
+    [agent::FAMILIES, gpu::FAMILIES, &READINGS, run::FAMILIES].into_iter().flatten()
 }
 
 /// `GET /metrics`.
@@ -176,19 +179,38 @@ impl<'a> Snapshot<'a> {
         present.filter_map(|gpu| Some((gpu, samples.iter().find(|sample| sample.gpu == gpu.index)?)))
     }
 
+    /// Adds the samples of a family of the registry.
+    fn each_reading(&self, samples: &mut Samples) {
+        let of_family = Metric::ALL.into_iter().filter_map(|metric| Some((metric, metric.prometheus()?)));
+        let metrics = of_family.filter(|(_, family)| family.name == samples.family().name);
+        let metrics: Vec<_> = metrics.map(|(metric, family)| (metric, family.label)).collect();
+        let mut add = |gpu: &[String], reading: &dyn Fn(Metric) -> Option<Reading<Value>>| {
+            for (metric, kind) in &metrics {
+                let labels: Vec<&str> = gpu.iter().map(String::as_str).chain(*kind).collect();
+                let value = reading(*metric).and_then(|reading| reading.get().copied());
+                samples.add(&labels, value.map(|value| metric.unit().to_base(value)));
+            }
+        };
+        match metrics.first().map(|(metric, _)| metric.group()) {
+            Some(Group::Fast) => {
+                self.sampled().for_each(|(gpu, of)| add(&labels_of(gpu), &|metric| of.reading(metric)))
+            }
+            Some(Group::Slow) => {
+                self.slow_sampled().for_each(|(gpu, of)| add(&labels_of(gpu), &|metric| of.reading(metric)));
+            }
+            Some(Group::Host) => {
+                self.slow_now().iter().for_each(|slow| add(&[], &|metric| slow.host.reading(metric)));
+            }
+            None => {}
+        }
+    }
+
     /// Adds a sample per GPU and error, including GPUs that no longer respond.
     fn each_fault(&self, samples: &mut Samples, value: impl Fn(&Fault) -> Value) {
         for fault in self.faults {
             let Some(gpu) = self.gpus.iter().find(|gpu| gpu.uuid == fault.gpu) else { continue };
             let [index, uuid, name] = labels_of(gpu);
             samples.add(&[index, uuid, name, fault.xid.to_string()], Some(value(fault)));
-        }
-    }
-
-    /// Adds a sample per GPU from its readings.
-    fn each_sample(&self, samples: &mut Samples, value: impl Fn(&Sample) -> Option<Value>) {
-        for (gpu, sample) in self.sampled() {
-            samples.add(&labels_of(gpu), value(sample));
         }
     }
 

@@ -5,7 +5,8 @@ use headroom_protocol::state::{DriverState, HistoryState};
 use super::{
     Family,
     Kind::{Counter, Gauge},
-    text::{Value, seconds, whole},
+    Value,
+    text::seconds,
 };
 
 /// The families in the order of the text.
@@ -96,43 +97,5 @@ pub const FAMILIES: &[Family] = &[
             let price = settings.price_per_kwh.map(|price| Value::Real(price / 3.6e6));
             samples.add(&[&settings.currency], price);
         },
-    },
-    Family {
-        name: "headroom_host_cpu_utilization_ratio",
-        kind: Gauge,
-        help: "CPU utilization of all cores together; 1 if all are busy.",
-        labels: &[],
-        collect: |at, samples| {
-            let percent = at.slow_now().and_then(|slow| slow.host.cpu_percent.get());
-            samples.add_one(percent.map(|percent| Value::Real(percent / 100.0)));
-        },
-    },
-    Family {
-        name: "headroom_host_memory_used_bytes",
-        kind: Gauge,
-        help: "Used memory of the machine.",
-        labels: &[],
-        collect: |at, samples| samples.add_one(at.slow_now().and_then(|slow| whole(&slow.host.memory_used_bytes))),
-    },
-    Family {
-        name: "headroom_host_memory_total_bytes",
-        kind: Gauge,
-        help: "Total memory of the machine.",
-        labels: &[],
-        collect: |at, samples| samples.add_one(at.slow_now().and_then(|slow| whole(&slow.host.memory_total_bytes))),
-    },
-    Family {
-        name: "headroom_host_disk_free_bytes",
-        kind: Gauge,
-        help: "Free space on the disk of the history file.",
-        labels: &[],
-        collect: |at, samples| samples.add_one(at.slow_now().and_then(|slow| whole(&slow.host.disk_free_bytes))),
-    },
-    Family {
-        name: "headroom_host_disk_total_bytes",
-        kind: Gauge,
-        help: "Size of the disk of the history file.",
-        labels: &[],
-        collect: |at, samples| samples.add_one(at.slow_now().and_then(|slow| whole(&slow.host.disk_total_bytes))),
     },
 ];

@@ -5,8 +5,8 @@ use headroom_protocol::gpu::Throttle;
 use super::{
     Family, GPU_LABELS,
     Kind::{Counter, Gauge},
-    labels_of,
-    text::{Value, hertz, ratio, real, seconds, whole},
+    Value, labels_of,
+    text::{hertz, real, seconds, whole},
 };
 
 /// The maximum number of processes per GPU, largest first. Each is a separate series for as long as Prometheus keeps
@@ -48,48 +48,6 @@ pub const FAMILIES: &[Family] = &[
         collect: |at, samples| at.each_gpu(samples, |gpu| whole(&gpu.memory_total_bytes)),
     },
     Family {
-        name: "headroom_gpu_memory_used_bytes",
-        kind: Gauge,
-        help: "Used memory of a GPU: all processes and CUDA contexts.",
-        labels: GPU_LABELS,
-        collect: |at, samples| at.each_sample(samples, |sample| whole(&sample.memory_used_bytes)),
-    },
-    Family {
-        name: "headroom_gpu_memory_free_bytes",
-        kind: Gauge,
-        help: "Free memory of a GPU.",
-        labels: GPU_LABELS,
-        collect: |at, samples| at.each_sample(samples, |sample| whole(&sample.memory_free_bytes)),
-    },
-    Family {
-        name: "headroom_gpu_memory_reserved_bytes",
-        kind: Gauge,
-        help: "Memory that the driver reserves.",
-        labels: GPU_LABELS,
-        collect: |at, samples| at.each_sample(samples, |sample| whole(&sample.memory_reserved_bytes)),
-    },
-    Family {
-        name: "headroom_gpu_utilization_ratio",
-        kind: Gauge,
-        help: "Share of time in which a kernel ran.",
-        labels: GPU_LABELS,
-        collect: |at, samples| at.each_sample(samples, |sample| ratio(&sample.utilization_percent)),
-    },
-    Family {
-        name: "headroom_gpu_memory_utilization_ratio",
-        kind: Gauge,
-        help: "Share of time in which memory was read or written. It is not the used share of memory.",
-        labels: GPU_LABELS,
-        collect: |at, samples| at.each_sample(samples, |sample| ratio(&sample.memory_utilization_percent)),
-    },
-    Family {
-        name: "headroom_gpu_power_watts",
-        kind: Gauge,
-        help: "Power draw of a GPU.",
-        labels: GPU_LABELS,
-        collect: |at, samples| at.each_sample(samples, |sample| real(&sample.power_watts)),
-    },
-    Family {
         name: "headroom_gpu_power_limit_watts",
         kind: Gauge,
         help: "Current power limit of a GPU.",
@@ -102,20 +60,6 @@ pub const FAMILIES: &[Family] = &[
         help: "Highest power limit that can be set.",
         labels: GPU_LABELS,
         collect: |at, samples| at.each_gpu(samples, |gpu| real(&gpu.power_limit_max_watts)),
-    },
-    Family {
-        name: "headroom_gpu_energy_joules_total",
-        kind: Counter,
-        help: "Energy that a GPU used since its driver was loaded.",
-        labels: GPU_LABELS,
-        collect: |at, samples| at.each_slow(samples, |slow| real(&slow.energy_joules)),
-    },
-    Family {
-        name: "headroom_gpu_temperature_celsius",
-        kind: Gauge,
-        help: "Temperature of the GPU chip.",
-        labels: GPU_LABELS,
-        collect: |at, samples| at.each_sample(samples, |sample| whole(&sample.temperature_celsius)),
     },
     Family {
         name: "headroom_gpu_temperature_slowdown_celsius",
@@ -132,32 +76,11 @@ pub const FAMILIES: &[Family] = &[
         collect: |at, samples| at.each_gpu(samples, |gpu| whole(&gpu.temperature_shutdown_celsius)),
     },
     Family {
-        name: "headroom_gpu_fan_ratio",
-        kind: Gauge,
-        help: "Speed of the first fan, as a share of its maximum.",
-        labels: GPU_LABELS,
-        collect: |at, samples| at.each_slow(samples, |slow| ratio(&slow.fan_percent)),
-    },
-    Family {
-        name: "headroom_gpu_clock_sm_hertz",
-        kind: Gauge,
-        help: "Clock of the streaming multiprocessors.",
-        labels: GPU_LABELS,
-        collect: |at, samples| at.each_sample(samples, |sample| hertz(&sample.clock_sm_mhz)),
-    },
-    Family {
         name: "headroom_gpu_clock_sm_max_hertz",
         kind: Gauge,
         help: "Highest clock of the streaming multiprocessors.",
         labels: GPU_LABELS,
         collect: |at, samples| at.each_gpu(samples, |gpu| hertz(&gpu.clock_sm_max_mhz)),
-    },
-    Family {
-        name: "headroom_gpu_clock_memory_hertz",
-        kind: Gauge,
-        help: "Memory clock.",
-        labels: GPU_LABELS,
-        collect: |at, samples| at.each_sample(samples, |sample| hertz(&sample.clock_memory_mhz)),
     },
     Family {
         name: "headroom_gpu_clock_memory_max_hertz",
@@ -181,20 +104,6 @@ pub const FAMILIES: &[Family] = &[
                 }
             }
         },
-    },
-    Family {
-        name: "headroom_gpu_pcie_receive_bytes_per_second",
-        kind: Gauge,
-        help: "PCIe throughput to the GPU, measured by the driver over a few milliseconds.",
-        labels: GPU_LABELS,
-        collect: |at, samples| at.each_slow(samples, |slow| whole(&slow.pcie_receive_bytes_per_second)),
-    },
-    Family {
-        name: "headroom_gpu_pcie_send_bytes_per_second",
-        kind: Gauge,
-        help: "PCIe throughput from the GPU, measured by the driver over a few milliseconds.",
-        labels: GPU_LABELS,
-        collect: |at, samples| at.each_slow(samples, |slow| whole(&slow.pcie_send_bytes_per_second)),
     },
     Family {
         name: "headroom_gpu_pcie_link_generation",
@@ -231,20 +140,6 @@ pub const FAMILIES: &[Family] = &[
         help: "1 if a GPU is split into MIG instances.",
         labels: GPU_LABELS,
         collect: |at, samples| at.each_gpu(samples, |gpu| gpu.mig_enabled.get().map(|enabled| (*enabled).into())),
-    },
-    Family {
-        name: "headroom_gpu_ecc_errors_total",
-        kind: Counter,
-        help: "ECC memory errors since the driver was loaded.",
-        labels: &["gpu", "uuid", "name", "kind"],
-        collect: |at, samples| {
-            for (gpu, slow) in at.slow_sampled() {
-                let [index, uuid, name] = labels_of(gpu);
-                for (kind, errors) in [("corrected", &slow.ecc_corrected), ("uncorrected", &slow.ecc_uncorrected)] {
-                    samples.add(&[&*index, &*uuid, &*name, kind], whole(errors));
-                }
-            }
-        },
     },
     Family {
         name: "headroom_gpu_xid_errors_total",

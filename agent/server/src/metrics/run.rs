@@ -8,8 +8,8 @@ use headroom_protocol::run::{Cause, Iteration, Run, RunStatus};
 use super::{
     Family,
     Kind::{Counter, Gauge},
-    Snapshot,
-    text::{Samples, Value, seconds},
+    Snapshot, Value,
+    text::{Samples, seconds},
 };
 
 /// The maximum number of runs, newest first.

@@ -2,27 +2,12 @@
 
 use std::{collections::BTreeSet, fmt::Write};
 
-use headroom_protocol::reading::Reading;
+use headroom_protocol::{metric::Number as Value, reading::Reading};
 
 use super::Family;
 
 /// The maximum length of a label's value in characters, because processes choose their own names.
 const LABEL_CHARS_MAX: usize = 128;
-
-/// The value of a sample.
-#[derive(Clone, Copy, Debug)]
-pub enum Value {
-    /// An integer, written exactly.
-    Whole(u64),
-    /// A real number; omitted unless finite.
-    Real(f64),
-}
-
-impl From<bool> for Value {
-    fn from(value: bool) -> Self {
-        Self::Whole(u64::from(value))
-    }
-}
 
 /// Returns the value of an integer reading.
 pub fn whole(reading: &Reading<u64>) -> Option<Value> {
@@ -32,11 +17,6 @@ pub fn whole(reading: &Reading<u64>) -> Option<Value> {
 /// Returns the value of a real reading.
 pub fn real(reading: &Reading<f64>) -> Option<Value> {
     reading.get().copied().map(Value::Real)
-}
-
-/// Converts percent to a ratio.
-pub fn ratio(reading: &Reading<u64>) -> Option<Value> {
-    reading.get().map(|percent| Value::Real(*percent as f64 / 100.0))
 }
 
 /// Converts megahertz to hertz.
@@ -61,6 +41,10 @@ pub struct Samples {
 impl Samples {
     pub(super) fn of(family: &'static Family) -> Self {
         Self { family, lines: String::new(), seen: BTreeSet::new() }
+    }
+
+    pub(super) const fn family(&self) -> &'static Family {
+        self.family
     }
 
     /// Adds a sample; `values` are in the order of the family's labels.
