@@ -1,9 +1,9 @@
 //! Charts of a rig: a GPU's history over a range of time, and a run's losses. Plain values; the time is a parameter.
 
+pub mod axis;
 pub mod feed;
 pub mod fold;
 pub mod history;
-pub mod kind;
 pub mod loss_axis;
 mod loss_line;
 pub mod loss_plot;

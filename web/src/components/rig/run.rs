@@ -19,7 +19,7 @@ use crate::{
             run::{self, facts, not_given, share_done},
             values::Fact,
         },
-        rig_charts::{kind::Kind, plot::Frame},
+        rig_charts::{axis::Chart, plot::Frame},
     },
     text::{self, say, t},
 };
@@ -137,7 +137,7 @@ fn memory(desk: RigContext, id: StoredValue<String>) -> impl IntoView {
         // The width is known only after layout and changes with the window.
         desk.now_ms.track();
         let range = id.with_value(|id| desk.range_of_run(id))?;
-        let frame = Frame { range, kind: Kind::Memory, width_px: width_of(node), zone: ZONE };
+        let frame = Frame { range, chart: Chart::Memory, width_px: width_of(node), zone: ZONE };
         desk.run_history.with(|fetched| {
             id.with_value(|id| desk.slow(|rig| RunMemory::of(rig, id, fetched.of(id).history(), &frame)))
         })

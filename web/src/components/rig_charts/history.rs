@@ -13,8 +13,8 @@ use super::{
 use crate::{
     components::dynamic::{IntoPart, flag, part_of, words},
     state::rig_charts::{
+        axis::{Axis as _, Chart},
         history::{ChartState, ChartStatus},
-        kind::Kind,
         plot::{PlannedPeak, Plot},
         reading::ReadingText,
         view::SPANS_MS,
@@ -63,15 +63,15 @@ pub fn HistoryChart(
         gpus.with(|_| ());
         shown.ask();
     });
-    let kind = Memo::new(move |_| charted.with(|charted| charted.kind));
+    let chart = Memo::new(move |_| charted.with(|charted| charted.chart));
     view! {
         <section class="rig-chart" aria-labelledby="history-title" data-testid="history">
             <div class="rig-chart__head">
                 <h2 class="panel-title">
                     <span id="history-title">{t(text::HISTORY_TITLE)}</span>
-                    <span class="rig-chart__unit">{words(move || kind.get().unit().to_owned())}</span>
+                    <span class="rig-chart__unit">{words(move || chart.get().axis_unit().to_owned())}</span>
                 </h2>
-                <Choices shown kind />
+                <Choices shown chart />
             </div>
             <Words shown />
             <div class="rig-chart__frame">
@@ -87,10 +87,10 @@ pub fn HistoryChart(
 
 /// The choices of GPU, metric and time range, and the button that returns to the previous range.
 #[component]
-fn Choices(shown: ChartContext, kind: Memo<Kind>) -> impl IntoView {
-    let choose = move |chosen: Kind| {
+fn Choices(shown: ChartContext, chart: Memo<Chart>) -> impl IntoView {
+    let choose = move |chosen: Chart| {
         shown.pointed.set(None);
-        shown.change(|charted, _| charted.kind = chosen);
+        shown.change(|charted, _| charted.chart = chosen);
     };
     let window = move || shown.charted.with(|charted| charted.view.window);
     let can_go_back = move || shown.charted.with(|charted| charted.view.can_go_back());
@@ -102,9 +102,9 @@ fn Choices(shown: ChartContext, kind: Memo<Kind>) -> impl IntoView {
     view! {
         <Gpus shown />
         <div class="rig-chart__choice" role="group" aria-label=t(text::HISTORY_READING)>
-            {Kind::ALL.map(|of| view! {
+            {Chart::ALL.map(|of| view! {
                 <button type="button" class="rig-chart__button"
-                    aria-pressed=words(move || (kind.get() == of).to_string())
+                    aria-pressed=words(move || (chart.get() == of).to_string())
                     on:click=move |_| choose(of)>{t(of.name())}</button>
             }).collect_view()}
         </div>
@@ -165,7 +165,7 @@ fn Words(shown: ChartContext) -> impl IntoView {
             None => charted.summary(gpus, newest_ms, ZONE),
         })
     };
-    let is_double = move || shown.charted.with(|charted| charted.kind.metrics().len() > 1);
+    let is_double = move || shown.charted.with(|charted| charted.chart.metrics().count() > 1);
     view! {
         <p class="rig-chart__said" class:rig-chart__said--two=flag(is_double) data-testid="history-said">
             {part_of(said, |ReadingText { when, values }| {

@@ -7,7 +7,6 @@ use web_sys::{Element, Event};
 use super::context::{ChartContext, ZONE};
 use crate::{
     components::dynamic::part_of,
-    state::rig_charts::kind::metric_name,
     text::{self, t},
 };
 
@@ -20,20 +19,20 @@ pub fn HistoryTable(shown: ChartContext) -> impl IntoView {
         open.set(details.is_some_and(|details| details.has_attribute("open")));
     };
     let table = move || {
-        let made = |_| shown.with(|charted, gpus, newest_ms| (charted.kind, charted.table(gpus, newest_ms, ZONE)));
+        let made = |_| shown.with(|charted, gpus, newest_ms| (charted.chart, charted.table(gpus, newest_ms, ZONE)));
         open.get().then_some(()).map(made)
     };
     view! {
         <details class="rig-chart__details" on:toggle=toggled>
             <summary>{t(text::HISTORY_TABLE)}</summary>
-            {part_of(table, |table| table.map(|(kind, rows)| view! {
+            {part_of(table, |table| table.map(|(chart, rows)| view! {
                 <div class="rig-chart__scroll" role="group" tabindex="0" aria-labelledby="history-title">
                     <table class="rig-chart__table">
                         <thead>
                             <tr>
                                 <th scope="col">{t(text::HISTORY_TIME)}</th>
-                                {kind.metrics().iter().map(|metric| view! {
-                                    <th scope="col">{t(metric_name(*metric))}</th>
+                                {chart.named_metrics().map(|(_, name)| view! {
+                                    <th scope="col">{t(name)}</th>
                                 }).collect_view()}
                             </tr>
                         </thead>

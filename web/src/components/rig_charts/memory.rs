@@ -10,7 +10,10 @@ use crate::{
     components::dynamic::{part_of, words},
     state::{
         rig::memory::RunMemory,
-        rig_charts::{kind::Kind, plot::Plot},
+        rig_charts::{
+            axis::{Axis as _, Chart},
+            plot::Plot,
+        },
     },
     text::{self, t},
 };
@@ -31,7 +34,7 @@ pub fn MemoryChart(
             <div class="rig-chart__head">
                 <h2 class="panel-title">
                     <span id="run-memory-title">{t(text::RIG_MEMORY_OF_RUN)}</span>
-                    <span class="rig-chart__unit">{Kind::Memory.unit()}</span>
+                    <span class="rig-chart__unit">{Chart::Memory.axis_unit()}</span>
                 </h2>
             </div>
             <p class="rig-chart__said">{words(move || drawn.with(|drawn| drawn.said.clone()))}</p>

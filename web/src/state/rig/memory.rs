@@ -44,7 +44,7 @@ impl RunMemory {
         let history = recorded(history, &gpu.hour);
         Some(Self {
             plot: Plot::of(Some(&history), Some(&gpu.info), planned, frame),
-            said: summary(Some(&history), frame.kind, frame.range, frame.zone).sentence(),
+            said: summary(Some(&history), frame.chart, frame.range, frame.zone).sentence(),
         })
     }
 }
@@ -101,7 +101,7 @@ mod tests {
             gpu::MonitoredGpu,
             sample::{T, gpu, hello, run, sample},
         },
-        rig_charts::{fold::columns, kind::Kind, view::Range, zone::UtcOffset},
+        rig_charts::{axis::Chart, fold::columns, view::Range, zone::UtcOffset},
     };
 
     fn fetched(step_ms: u64, values: &[Option<f64>]) -> History {
@@ -156,7 +156,7 @@ mod tests {
         rig.hear(ServerMessage::Hello(Box::new(hello(1, vec![run("a")], 0))), false);
         rig.gpus[0].take(T + 10_000, &sample(0, 50));
         let range = Range { from_ms: T, to_ms: T + 60_000 };
-        let frame = Frame { range, kind: Kind::Memory, width_px: 500.0, zone: UtcOffset(|_| 0) };
+        let frame = Frame { range, chart: Chart::Memory, width_px: 500.0, zone: UtcOffset(|_| 0) };
         let drawn = RunMemory::of(&rig, "a", None, &frame).expect("it is on a GPU");
         assert!(!drawn.plot.is_empty && drawn.plot.limits.len() == 2, "{drawn:?}");
         assert!(drawn.said.contains("7.00"), "{}", drawn.said);

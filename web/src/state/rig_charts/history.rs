@@ -3,8 +3,8 @@
 use headroom_protocol::{gpu::Gpu, history::History, metric::Group};
 
 use super::{
+    axis::Chart,
     feed::{Feed, HistoryQuery, HistoryRequest, points_for},
-    kind::Kind,
     plot::{Frame, PlannedPeak, Plot},
     reading::{self, ReadingText, Row},
     view::{Range, View},
@@ -18,7 +18,7 @@ pub struct ChartState {
     /// The range.
     pub view: View,
     /// The subject.
-    pub kind: Kind,
+    pub chart: Chart,
     /// The UUID of the chosen GPU; `None` for the first.
     pub gpu: Option<String>,
     /// The drawn range: that of the last response, so that the drawing does not move between two responses.
@@ -69,7 +69,7 @@ impl ChartState {
 
     /// The shown group of readings and the GPU's UUID. The machine's readings need no GPU.
     fn subject<'a>(&self, gpus: &'a [Gpu]) -> Option<(Group, &'a str)> {
-        let group = self.kind.group();
+        let group = self.chart.group();
         Some((group, if group == Group::Host { "" } else { &self.gpu(gpus)?.uuid }))
     }
 
@@ -131,7 +131,7 @@ impl ChartState {
     pub fn plot(&self, gpus: &[Gpu], planned: &[(String, PlannedPeak)], newest_ms: u64, zone: UtcOffset) -> Plot {
         let gpu = self.gpu(gpus);
         let planned = planned.iter().find(|(uuid, _)| gpu.is_some_and(|gpu| gpu.uuid == *uuid));
-        let frame = Frame { range: self.range(newest_ms), kind: self.kind, width_px: self.width_px, zone };
+        let frame = Frame { range: self.range(newest_ms), chart: self.chart, width_px: self.width_px, zone };
         Plot::of(self.history(gpus, newest_ms), gpu, planned.map(|(_, planned)| *planned), &frame)
     }
 
@@ -157,18 +157,18 @@ impl ChartState {
     /// The position of the reading under a cursor, and the words.
     pub fn reading(&self, gpus: &[Gpu], newest_ms: u64, share: f64, zone: UtcOffset) -> (f64, ReadingText) {
         let range = self.range(newest_ms);
-        let found = reading::at(self.history(gpus, newest_ms), self.kind, range, share);
-        (range.share(found.time_ms).clamp(0.0, 1.0), found.said(self.kind, range, zone))
+        let found = reading::at(self.history(gpus, newest_ms), self.chart, range, share);
+        (range.share(found.time_ms).clamp(0.0, 1.0), found.said(self.chart, range, zone))
     }
 
     /// A summary of the range in words.
     pub fn summary(&self, gpus: &[Gpu], newest_ms: u64, zone: UtcOffset) -> ReadingText {
-        reading::summary(self.history(gpus, newest_ms), self.kind, self.range(newest_ms), zone)
+        reading::summary(self.history(gpus, newest_ms), self.chart, self.range(newest_ms), zone)
     }
 
     /// The range as a table.
     pub fn table(&self, gpus: &[Gpu], newest_ms: u64, zone: UtcOffset) -> Vec<Row> {
-        reading::table(self.history(gpus, newest_ms), self.kind, self.range(newest_ms), zone)
+        reading::table(self.history(gpus, newest_ms), self.chart, self.range(newest_ms), zone)
     }
 }
 

@@ -3,8 +3,8 @@
 use headroom_protocol::{gpu::Gpu, history::History};
 
 use super::{
+    axis::{Axis as _, Bound, Chart},
     fold::{Column, columns},
-    kind::{Bound, Kind},
     path::{Path, WIDTH, stroke, units_x, units_y},
     scale::Scale,
     time_axis::{Tick, ticks},
@@ -34,7 +34,7 @@ pub struct Frame {
     /// The time range.
     pub range: Range,
     /// The subject.
-    pub kind: Kind,
+    pub chart: Chart,
     /// The width of the plot, in pixels.
     pub width_px: f64,
     /// The local time zone.
@@ -68,7 +68,7 @@ pub struct Limit {
 /// Everything that the chart draws.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plot {
-    /// One line per metric of the kind.
+    /// One line per metric of the chart.
     pub lines: Vec<Line>,
     /// The vertical axis.
     pub scale: Scale,
@@ -83,11 +83,11 @@ pub struct Plot {
 impl Plot {
     /// Draws a history, or the axes alone without one.
     pub fn of(history: Option<&History>, gpu: Option<&Gpu>, planned: Option<PlannedPeak>, frame: &Frame) -> Self {
-        let Frame { range, kind, width_px, zone } = *frame;
+        let Frame { range, chart, width_px, zone } = *frame;
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped")]
         let n_columns = width_px.clamp(COLUMNS[0] as f64, COLUMNS[1] as f64) as usize;
         let of_metric = |metric| history.map(|history| columns(history, metric, range, n_columns)).unwrap_or_default();
-        let all: Vec<Vec<Vec<Column>>> = kind.metrics().iter().map(|metric| of_metric(*metric)).collect();
+        let all: Vec<Vec<Vec<Column>>> = chart.metrics().map(of_metric).collect();
         let ends = all.iter().flatten().flatten().fold(None, |ends: Option<(f64, f64)>, column| {
             let (low, high) = ends.unwrap_or((column.min, column.max));
             Some((low.min(column.min), high.max(column.max)))
@@ -95,14 +95,14 @@ impl Plot {
         let planned = planned.filter(|planned| planned.from_ms < range.to_ms);
         let from = planned.map_or(0.0, |planned| range.share(planned.from_ms).max(0.0));
         let planned_bytes = planned.map(|planned| planned.bytes);
-        let bounds: Vec<Bound> = gpu.map(|gpu| kind.bounds(gpu, planned_bytes)).unwrap_or_default();
+        let bounds: Vec<Bound> = gpu.map(|gpu| chart.bounds(gpu, planned_bytes)).unwrap_or_default();
         let (low, high) = ends.unwrap_or((0.0, bounds.first().map_or(0.0, |bound| bound.value)));
-        let (scale, shown) = kind.scale(low, high, &bounds);
+        let (scale, shown) = chart.scale(low, high, &bounds);
         let limits = shown.iter().map(|bound| Limit {
             x: if bound.is_planned { from } else { 0.0 },
             y: scale.y(bound.value),
             name: bound.name,
-            words: kind.words(bound.value),
+            words: chart.words(bound.value),
             is_planned: bound.is_planned,
         });
         Self {
@@ -172,7 +172,7 @@ mod tests {
 
     const FRAME: Frame = Frame {
         range: Range { from_ms: 0, to_ms: 1000 },
-        kind: Kind::Utilization,
+        chart: Chart::Utilization,
         width_px: 500.0,
         zone: UtcOffset(|_| 0),
     };
@@ -208,7 +208,7 @@ mod tests {
     #[test]
     fn the_plans_peak_begins_where_its_run_does() {
         let gpu = crate::state::rig::sample::gpu(0);
-        let frame = Frame { kind: Kind::Memory, ..FRAME };
+        let frame = Frame { chart: Chart::Memory, ..FRAME };
         let drawn = |from_ms: u64, range: Range| {
             let planned = PlannedPeak { bytes: 6 << 30, from_ms };
             limits(&Plot::of(None, Some(&gpu), Some(planned), &Frame { range, ..frame }), true)
@@ -221,7 +221,7 @@ mod tests {
     #[test]
     fn label_at_top_is_below_its_line() {
         let gpu = crate::state::rig::sample::gpu(0);
-        let frame = Frame { kind: Kind::Memory, ..FRAME };
+        let frame = Frame { chart: Chart::Memory, ..FRAME };
         let high = |bytes: u64| -> Vec<bool> {
             let planned = PlannedPeak { bytes, from_ms: 0 };
             Plot::of(None, Some(&gpu), Some(planned), &frame).limits.iter().map(Limit::is_high).collect()

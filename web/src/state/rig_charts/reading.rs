@@ -3,12 +3,12 @@
 use headroom_protocol::{history::History, metric::Metric};
 
 use super::{
+    axis::{Axis as _, Chart},
     fold::{Point, points},
-    kind::{Kind, metric_name},
     view::Range,
     zone::UtcOffset,
 };
-use crate::text::{self, say};
+use crate::text::{self, Key, say};
 
 /// A cursor farther than this share of the range, and than two points, from any reading is in a gap.
 const NEAR_SHARE: f64 = 0.01;
@@ -20,12 +20,12 @@ const ROWS_MAX: u64 = 12;
 pub struct Reading {
     /// The time, in milliseconds.
     pub time_ms: u64,
-    /// A point per metric of the kind; `None` if it has no reading there.
+    /// A point per metric of the chart; `None` if it has no reading there.
     pub points: Vec<Option<Point>>,
 }
 
 /// The reading nearest to a share of the range.
-pub fn at(history: Option<&History>, kind: Kind, range: Range, share: f64) -> Reading {
+pub fn at(history: Option<&History>, chart: Chart, range: Range, share: f64) -> Reading {
     let time_ms = range.at(share);
     let far_ms = history.map_or(0, |history| history.step_ms.saturating_mul(2)) as f64;
     let far_ms = far_ms.max(range.span_ms() as f64 * NEAR_SHARE);
@@ -35,7 +35,7 @@ pub fn at(history: Option<&History>, kind: Kind, range: Range, share: f64) -> Re
         let nearest = inside.min_by_key(|point| point.time_ms.abs_diff(time_ms))?;
         (nearest.time_ms.abs_diff(time_ms) as f64 <= far_ms).then_some(nearest)
     };
-    let points: Vec<Option<Point>> = kind.metrics().iter().map(|metric| nearest(*metric)).collect();
+    let points: Vec<Option<Point>> = chart.metrics().map(nearest).collect();
     let time_ms = points.iter().flatten().next().map_or(time_ms, |point| point.time_ms);
     Reading { time_ms, points }
 }
@@ -45,7 +45,7 @@ pub fn at(history: Option<&History>, kind: Kind, range: Range, share: f64) -> Re
 pub struct ReadingText {
     /// The time, in words.
     pub when: String,
-    /// The value of each metric of the kind, in words; `None` without a reading.
+    /// The value of each metric of the chart, in words; `None` without a reading.
     pub values: Vec<Option<String>>,
 }
 
@@ -62,21 +62,21 @@ impl ReadingText {
 
 impl Reading {
     /// The reading in words.
-    pub fn said(&self, kind: Kind, range: Range, zone: UtcOffset) -> ReadingText {
-        let value = |(point, metric): (&Option<Point>, &Metric)| {
+    pub fn said(&self, chart: Chart, range: Range, zone: UtcOffset) -> ReadingText {
+        let value = |(point, (_, name)): (&Option<Point>, (Metric, Key))| {
             let Point { min, mean, max, .. } = (*point)?;
-            Some(say(&text::history_named(metric_name(*metric), value_words(kind, min, mean, max))))
+            Some(say(&text::history_named(name, value_words(chart, min, mean, max))))
         };
         ReadingText {
             when: zone.moment(self.time_ms, range.span_ms() < 6 * 3_600_000),
-            values: self.points.iter().zip(kind.metrics()).map(value).collect(),
+            values: self.points.iter().zip(chart.named_metrics()).map(value).collect(),
         }
     }
 }
 
 /// A mean, with its extremes if they differ.
-fn value_words(kind: Kind, min: f64, mean: f64, max: f64) -> String {
-    let [min, mean, max] = [min, mean, max].map(|value| kind.words(value));
+fn value_words(chart: Chart, min: f64, mean: f64, max: f64) -> String {
+    let [min, mean, max] = [min, mean, max].map(|value| chart.words(value));
     if min == max { mean } else { say(&text::history_between(mean, min, max)) }
 }
 
@@ -107,30 +107,30 @@ fn within(history: &History, metric: Metric, range: Range) -> impl Iterator<Item
 }
 
 /// A summary of the range.
-pub fn summary(history: Option<&History>, kind: Kind, range: Range, zone: UtcOffset) -> ReadingText {
-    let of_metric = |metric: &Metric| {
-        let RangeAggregate { min, mean, max, .. } = whole(within(history?, *metric, range))?;
-        let [mean, min, max] = [mean, min, max].map(|value| kind.words(value));
-        Some(say(&text::history_summary(metric_name(*metric), mean, min, max)))
+pub fn summary(history: Option<&History>, chart: Chart, range: Range, zone: UtcOffset) -> ReadingText {
+    let of_metric = |(metric, name): (Metric, Key)| {
+        let RangeAggregate { min, mean, max, .. } = whole(within(history?, metric, range))?;
+        let [mean, min, max] = [mean, min, max].map(|value| chart.words(value));
+        Some(say(&text::history_summary(name, mean, min, max)))
     };
-    ReadingText { when: zone.range(range.from_ms, range.to_ms), values: kind.metrics().iter().map(of_metric).collect() }
+    ReadingText { when: zone.range(range.from_ms, range.to_ms), values: chart.named_metrics().map(of_metric).collect() }
 }
 
 /// A row of the table: its start, and the values.
 pub type Row = (String, Vec<String>);
 
 /// The range as a table of at most a dozen rows of equal duration, oldest first; rows without readings are omitted.
-pub fn table(history: Option<&History>, kind: Kind, range: Range, zone: UtcOffset) -> Vec<Row> {
+pub fn table(history: Option<&History>, chart: Chart, range: Range, zone: UtcOffset) -> Vec<Row> {
     let Some(history) = history else { return vec![] };
     let span_ms = range.span_ms().div_ceil(ROWS_MAX).max(1);
     let row = |index: u64| {
         let from_ms = range.from_ms.saturating_add(index * span_ms);
         let part = Range { from_ms, to_ms: from_ms.saturating_add(span_ms).min(range.to_ms) };
-        let words = |metric: &Metric| {
-            let found = whole(within(history, *metric, part));
-            found.map(|RangeAggregate { min, mean, max, .. }| value_words(kind, min, mean, max))
+        let words = |metric: Metric| {
+            let found = whole(within(history, metric, part));
+            found.map(|RangeAggregate { min, mean, max, .. }| value_words(chart, min, mean, max))
         };
-        let values: Vec<Option<String>> = kind.metrics().iter().map(words).collect();
+        let values: Vec<Option<String>> = chart.metrics().map(words).collect();
         let when = zone.moment(from_ms, span_ms < 60_000);
         let is_given = values.iter().any(Option::is_some);
         is_given.then(|| (when, values.into_iter().map(|value| value.unwrap_or_else(|| "–".to_owned())).collect()))
@@ -156,36 +156,36 @@ mod tests {
     #[test]
     fn the_cursor_says_time_mean_and_extremes() {
         let (history, range) = minutes();
-        let found = at(Some(&history), Kind::Power, range, 0.5);
-        let words = found.said(Kind::Power, range, UTC).sentence().replace('\u{a0}', " ");
+        let found = at(Some(&history), Chart::Power, range, 0.5);
+        let words = found.said(Chart::Power, range, UTC).sentence().replace('\u{a0}', " ");
         assert_eq!(words, "1 Jan, 00:30:30: power 130 W (129 W to 132 W)");
-        let both = at(Some(&history), Kind::Clocks, range, 0.0).said(Kind::Clocks, range, UTC).sentence();
+        let both = at(Some(&history), Chart::Clocks, range, 0.0).said(Chart::Clocks, range, UTC).sentence();
         assert!(both.matches("MHz").count() == 6, "{both}");
     }
 
     #[test]
     fn cursor_in_gap_is_marked() {
         let (history, range) = minutes();
-        let found = at(Some(&history), Kind::Power, range, 25.0 / 60.0);
+        let found = at(Some(&history), Chart::Power, range, 25.0 / 60.0);
         assert_eq!(found.points, [None]);
-        assert_eq!(found.said(Kind::Power, range, UTC).sentence(), "1 Jan, 00:25:00: nothing recorded");
-        assert_eq!(at(None, Kind::Power, range, 0.5).points, [None]);
+        assert_eq!(found.said(Chart::Power, range, UTC).sentence(), "1 Jan, 00:25:00: nothing recorded");
+        assert_eq!(at(None, Chart::Power, range, 0.5).points, [None]);
     }
 
     #[test]
     fn a_summary_has_words_for_each_reading() {
         let (history, range) = minutes();
-        let said = summary(Some(&history), Kind::Utilization, range, UTC);
+        let said = summary(Some(&history), Chart::Utilization, range, UTC);
         assert_eq!(said.values.len(), 2);
         let words = said.sentence().replace('\u{a0}', " ");
         assert!(words.contains("00:00 to 01:00") && words.contains("99 %") && words.contains("161 %"), "{words}");
-        assert_eq!(summary(None, Kind::Power, range, UTC).values, [None]);
+        assert_eq!(summary(None, Chart::Power, range, UTC).values, [None]);
     }
 
     #[test]
     fn a_table_is_short_and_leaves_gaps_out() {
         let (history, range) = minutes();
-        let rows = table(Some(&history), Kind::Power, range, UTC);
+        let rows = table(Some(&history), Chart::Power, range, UTC);
         assert_eq!(rows.len(), 10);
         assert_eq!(rows[0].1[0].replace('\u{a0}', " "), "102 W (99 W to 106 W)");
         assert!(rows.iter().all(|(when, _)| !when.contains("00:20") && !when.contains("00:25")), "{rows:?}");
