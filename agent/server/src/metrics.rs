@@ -193,7 +193,7 @@ impl<'a> Snapshot<'a> {
         };
         match metrics.first().map(|(metric, _)| metric.group()) {
             Some(Group::Fast) => {
-                self.sampled().for_each(|(gpu, of)| add(&labels_of(gpu), &|metric| of.reading(metric)))
+                self.sampled().for_each(|(gpu, of)| add(&labels_of(gpu), &|metric| of.reading(metric)));
             }
             Some(Group::Slow) => {
                 self.slow_sampled().for_each(|(gpu, of)| add(&labels_of(gpu), &|metric| of.reading(metric)));

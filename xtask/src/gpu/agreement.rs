@@ -7,6 +7,7 @@ use crate::{
     failure::{Failure, Result},
     shell::Shell,
 };
+use headroom_protocol::metric::{Group, Metric, Unit};
 use serde_json::{Value, json};
 
 /// A value that both report.
@@ -33,27 +34,34 @@ fn hundredths(value: f64) -> String {
     format!("{value:.2}")
 }
 
-const FIELDS: [Field; 19] = [
+/// Values of a GPU's description, and readings that are more than one number.
+const OWN_FIELDS: [Field; 7] = [
     Field { smi: "memory.total", of: "gpus", name: "memory_total_bytes", print: mebibytes },
     Field { smi: "enforced.power.limit", of: "gpus", name: "power_limit_watts", print: hundredths },
     Field { smi: "power.max_limit", of: "gpus", name: "power_limit_max_watts", print: hundredths },
     Field { smi: "clocks.max.sm", of: "gpus", name: "clock_sm_max_mhz", print: whole },
     Field { smi: "clocks.max.memory", of: "gpus", name: "clock_memory_max_mhz", print: whole },
-    Field { smi: "memory.used", of: "telemetry", name: "memory_used_bytes", print: mebibytes },
-    Field { smi: "memory.free", of: "telemetry", name: "memory_free_bytes", print: mebibytes },
-    Field { smi: "memory.reserved", of: "telemetry", name: "memory_reserved_bytes", print: mebibytes },
-    Field { smi: "utilization.gpu", of: "telemetry", name: "utilization_percent", print: whole },
-    Field { smi: "utilization.memory", of: "telemetry", name: "memory_utilization_percent", print: whole },
-    Field { smi: "power.draw", of: "telemetry", name: "power_watts", print: hundredths },
-    Field { smi: "temperature.gpu", of: "telemetry", name: "temperature_celsius", print: whole },
-    Field { smi: "clocks.sm", of: "telemetry", name: "clock_sm_mhz", print: whole },
-    Field { smi: "clocks.mem", of: "telemetry", name: "clock_memory_mhz", print: whole },
-    Field { smi: "fan.speed", of: "slow", name: "fan_percent", print: whole },
     Field { smi: "pcie.link.gen.gpucurrent", of: "slow", name: "pcie_link/0", print: whole },
     Field { smi: "pcie.link.width.current", of: "slow", name: "pcie_link/1", print: whole },
-    Field { smi: "ecc.errors.corrected.volatile.total", of: "slow", name: "ecc_corrected", print: whole },
-    Field { smi: "ecc.errors.uncorrected.volatile.total", of: "slow", name: "ecc_uncorrected", print: whole },
 ];
+
+/// Returns all values that both report: [`OWN_FIELDS`], and the readings of the protocol's registry.
+fn fields() -> Vec<Field> {
+    let readings = Metric::ALL.into_iter().filter_map(|metric| {
+        let of = match metric.group() {
+            Group::Fast => "telemetry",
+            Group::Slow => "slow",
+            Group::Host => return None,
+        };
+        let print = match metric.unit() {
+            Unit::Bytes => mebibytes,
+            Unit::Watts => hundredths,
+            _ => whole,
+        };
+        Some(Field { smi: metric.nvidia_smi()?, of, name: metric.name(), print })
+    });
+    OWN_FIELDS.into_iter().chain(readings).collect()
+}
 
 /// Returns a line per field and GPU. The values are compared `n_times`, and one match suffices.
 pub fn lines(shell: &Shell, n_times: usize, mut doctor: impl FnMut() -> Result<Value>) -> Result<Vec<Value>> {
@@ -76,7 +84,7 @@ pub fn lines(shell: &Shell, n_times: usize, mut doctor: impl FnMut() -> Result<V
 
 /// Returns nvidia-smi's output, a row per GPU.
 fn smi(shell: &Shell) -> Result<Vec<Vec<String>>> {
-    let query: Vec<&str> = FIELDS.iter().map(|field| field.smi).collect();
+    let query: Vec<&str> = fields().iter().map(|field| field.smi).collect();
     let query = format!("--query-gpu=uuid,{}", query.join(","));
     let text = shell.cmd("nvidia-smi").args([&query, "--format=csv,noheader,nounits"]).read();
     let text = text.ok_or_else(|| Failure::new("nvidia-smi failed").hint("it comes with NVIDIA's driver"))?;
@@ -87,7 +95,7 @@ fn compare(smi: &[Vec<String>], before: &Value, after: &Value) -> Vec<Value> {
     let mut lines = Vec::new();
     for row in smi {
         let Some((uuid, printed)) = row.split_first() else { continue };
-        for (field, printed) in FIELDS.iter().zip(printed) {
+        for (field, printed) in fields().iter().zip(printed) {
             let [first, second] = [before, after].map(|doctor| read(doctor, uuid, field));
             lines.push(json!({
                 "kind": "agreement", "uuid": uuid, "name": field.name, "nvidia_smi": printed,
@@ -125,17 +133,17 @@ fn agrees(printed: &str, before: Option<f64>, after: Option<f64>, field: &Field)
 mod tests {
     use super::*;
 
-    fn field(name: &str) -> &'static Field {
-        FIELDS.iter().find(|field| field.name == name).expect("a field")
+    fn field(name: &str) -> Field {
+        fields().into_iter().find(|field| field.name == name).expect("a field")
     }
 
     #[test]
     fn printed_digits_are_ours_or_lie_between() {
-        let memory = field("memory_used_bytes");
+        let memory = &field("memory_used_bytes");
         let mib = f64::from(1 << 20);
         assert!(agrees("512", Some(512.9 * mib), Some(512.0 * mib), memory), "it is cut");
         assert!(!agrees("513", Some(512.9 * mib), Some(512.0 * mib), memory));
-        let power = field("power_watts");
+        let power = &field("power_watts");
         assert!(agrees("71.23", Some(70.0), Some(72.0), power));
         assert!(agrees("71.23", Some(71.234), Some(71.234), power));
         assert!(!agrees("71.24", Some(71.234), Some(71.234), power));
@@ -150,12 +158,12 @@ mod tests {
             "telemetry": { "gpus": [{ "gpu": 1, "power_watts": 5.0 }, { "gpu": 0, "power_watts": 6.0 }] },
             "slow": null,
         });
-        assert_eq!(read(&doctor, "GPU-b", field("memory_total_bytes")), Some(1_048_576.0));
-        assert_eq!(read(&doctor, "GPU-a", field("power_watts")), Some(6.0));
-        assert_eq!(read(&doctor, "GPU-b", field("fan_percent")), None);
-        let row = std::iter::once("GPU-b".to_owned()).chain(FIELDS.iter().map(|_| "[N/A]".to_owned())).collect();
+        assert_eq!(read(&doctor, "GPU-b", &field("memory_total_bytes")), Some(1_048_576.0));
+        assert_eq!(read(&doctor, "GPU-a", &field("power_watts")), Some(6.0));
+        assert_eq!(read(&doctor, "GPU-b", &field("fan_percent")), None);
+        let row = std::iter::once("GPU-b".to_owned()).chain(fields().iter().map(|_| "[N/A]".to_owned())).collect();
         let lines = compare(&[row], &doctor, &doctor);
-        assert_eq!(lines.len(), FIELDS.len());
+        assert_eq!(lines.len(), fields().len());
         assert_eq!(lines.iter().filter(|line| line["agrees"] == false).count(), 2, "two have values");
     }
 }

@@ -2,7 +2,7 @@
 
 use headroom_protocol::{
     gpu::{Gpu, Process, Throttle},
-    metric::{HostSample, Sample, SlowSample},
+    metric::{Group, HostSample, Metric, Number, Sample, SlowSample, Unit},
     reading::Reading,
     state::{DriverState, HistoryState},
 };
@@ -13,6 +13,7 @@ use super::{
 };
 use crate::cli::style::{Ink, Style};
 use headroom_agent_core::telemetry::energy::JOULES_PER_KWH;
+use headroom_text::units::human_size;
 
 /// Width of the left column.
 const LABEL_COLUMNS: usize = 24;
@@ -101,34 +102,27 @@ impl Report<'_> {
         }
     }
 
+    /// Writes a line per metric of a group.
+    fn readings(&mut self, group: Group, reading: impl Fn(Metric) -> Option<Reading<Number>>) {
+        for metric in group.readings() {
+            if let Some(reading) = reading(metric) {
+                self.line(metric.label(), &words(&reading, |value| with_unit(*value, metric.unit())));
+            }
+        }
+    }
+
     fn sample(&mut self, gpu: &Gpu, sample: &Sample) {
-        self.line("  used", &size(&sample.memory_used_bytes));
-        self.line("  free", &size(&sample.memory_free_bytes));
-        self.line("  kept by the driver", &size(&sample.memory_reserved_bytes));
-        self.line("utilisation", &unit(&sample.utilization_percent, " %"));
-        self.line("  of its memory", &unit(&sample.memory_utilization_percent, " %"));
-        let limit = |watts: &Reading<f64>| decimal(watts, " W");
-        self.line("power", &decimal(&sample.power_watts, " W"));
-        self.line("  limit", &limit(&gpu.power_limit_watts));
-        self.line("  limit at most", &limit(&gpu.power_limit_max_watts));
-        self.line("temperature", &unit(&sample.temperature_celsius, " °C"));
-        self.line("clock", &unit(&sample.clock_sm_mhz, " MHz"));
-        self.line("  at most", &unit(&gpu.clock_sm_max_mhz, " MHz"));
-        self.line("clock of its memory", &unit(&sample.clock_memory_mhz, " MHz"));
-        self.line("  at most", &unit(&gpu.clock_memory_max_mhz, " MHz"));
-        self.line("clocks are low for", &words(&sample.throttle, |bits| throttle(*bits)));
+        self.readings(Group::Fast, |metric| sample.reading(metric));
+        self.line("power limit", &decimal(&gpu.power_limit_watts, " W"));
+        self.line("power limit, highest", &decimal(&gpu.power_limit_max_watts, " W"));
+        self.line("clock, highest", &unit(&gpu.clock_sm_max_mhz, " MHz"));
+        self.line("memory clock, highest", &unit(&gpu.clock_memory_max_mhz, " MHz"));
     }
 
     fn slow(&mut self, slow: &SlowSample) {
-        self.line("fan", &unit(&slow.fan_percent, " %"));
-        self.line("energy", &words(&slow.energy_joules, |joules| format!("{:.3} kWh", joules / JOULES_PER_KWH)));
+        self.readings(Group::Slow, |metric| slow.reading(metric));
         let link = words(&slow.pcie_link, |(generation, lanes)| format!("generation {generation}, {lanes} lanes"));
-        self.line("PCIe", &link);
-        let rate = |reading: &Reading<u64>| words(reading, |bytes| format!("{:.1} MB/s", *bytes as f64 / 1e6));
-        self.line("  to the GPU", &rate(&slow.pcie_receive_bytes_per_second));
-        self.line("  from the GPU", &rate(&slow.pcie_send_bytes_per_second));
-        self.line("errors mended", &unit(&slow.ecc_corrected, ""));
-        self.line("errors not mended", &unit(&slow.ecc_uncorrected, ""));
+        self.line("PCIe link", &link);
         let count = words(&slow.processes, |processes| processes.len().to_string());
         self.line("processes", &count);
         for process in slow.processes.get().into_iter().flatten().take(PROCESSES_MAX) {
@@ -138,11 +132,7 @@ impl Report<'_> {
 
     fn host(&mut self, host: &HostSample) {
         self.heading("This machine");
-        self.line("CPU", &decimal(&host.cpu_percent, " %"));
-        self.line("memory used", &size(&host.memory_used_bytes));
-        self.line("  of", &size(&host.memory_total_bytes));
-        self.line("disk of history, free", &size(&host.disk_free_bytes));
-        self.line("  of", &size(&host.disk_total_bytes));
+        self.readings(Group::Host, |metric| host.reading(metric));
     }
 
     fn folder(&mut self, findings: &Findings) {
@@ -154,10 +144,29 @@ impl Report<'_> {
             HistoryState::Kept { bytes: 0, .. } => {
                 "none yet: `headroom serve` and `headroom watch` begin it".to_owned()
             }
-            HistoryState::Kept { bytes, .. } => headroom_text::units::human_size(*bytes),
+            HistoryState::Kept { bytes, .. } => human_size(*bytes),
             HistoryState::Paused { reason, .. } => format!("cannot be used: {reason}"),
         };
         self.line("kept", &state);
+    }
+}
+
+/// Formats a value with its unit.
+fn with_unit(value: Number, unit: Unit) -> String {
+    let number = |suffix: &str| match value {
+        Number::Whole(value) => format!("{value}{suffix}"),
+        Number::Real(value) => format!("{value:.1}{suffix}"),
+    };
+    match (unit, value) {
+        (Unit::Bytes, Number::Whole(bytes)) => human_size(bytes),
+        (Unit::ThrottleBits, Number::Whole(bits)) => throttle(bits),
+        (Unit::BytesPerSecond, _) => format!("{:.1} MB/s", value.as_f64() / 1e6),
+        (Unit::Joules, _) => format!("{:.3} kWh", value.as_f64() / JOULES_PER_KWH),
+        (Unit::Percent, _) => number(" %"),
+        (Unit::Watts, _) => number(" W"),
+        (Unit::Celsius, _) => number(" °C"),
+        (Unit::Megahertz, _) => number(" MHz"),
+        (Unit::Bytes | Unit::Errors | Unit::ThrottleBits, _) => number(""),
     }
 }
 
@@ -185,4 +194,27 @@ fn said(process: &Process) -> String {
         words(&process.user, Clone::clone),
         size(&process.memory_used_bytes)
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn readings_have_their_units() {
+        for (unit, value, expected) in [
+            (Unit::Bytes, Number::Whole(3 << 29), "1.50 GiB"),
+            (Unit::BytesPerSecond, Number::Whole(1_250_000), "1.2 MB/s"),
+            (Unit::Percent, Number::Whole(45), "45 %"),
+            (Unit::Percent, Number::Real(12.34), "12.3 %"),
+            (Unit::Watts, Number::Real(71.25), "71.2 W"),
+            (Unit::Joules, Number::Real(7.2e6), "2.000 kWh"),
+            (Unit::Celsius, Number::Whole(61), "61 °C"),
+            (Unit::Megahertz, Number::Whole(2475), "2475 MHz"),
+            (Unit::Errors, Number::Whole(2), "2"),
+            (Unit::ThrottleBits, Number::Whole(0), "nothing"),
+        ] {
+            assert_eq!(with_unit(value, unit), expected);
+        }
+    }
 }
