@@ -1,5 +1,5 @@
-//! What the run of `headroom plan` needs besides its config: changes to nanoGPT's code, which the plan names with their
-//! patch, and a CUDA GPU.
+//! The verdict of `headroom plan`, and what the run needs besides its config: changes to nanoGPT's code, which the plan
+//! names with their patch, and a CUDA GPU.
 
 use std::process::{Command, Output};
 
@@ -32,6 +32,20 @@ fn an_answer_that_counts_on_other_code_says_so_first() {
     let both = plan(&["--batch_size=64", "--del-eval-logits", "--optimizer=adamw-8bit"]);
     let words = both.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(words.starts_with("Does not fit on RTX 4070, even with 2 changes to model.py, train.py: "), "{both}");
+}
+
+/// The verdict is narrow as on the page: where the upper end of the estimate exceeds the GPU.
+#[test]
+fn verdict_within_the_uncertainty_is_narrow() {
+    for (batch_size, is_narrow) in [("--batch_size=12", false), ("--batch_size=13", true), ("--batch_size=15", true)] {
+        let text = plan(&[batch_size, "--compile=True"]);
+        let verdict = if is_narrow { "Fits narrowly on RTX 4070: " } else { "Fits on RTX 4070: " };
+        assert!(text.starts_with(verdict), "{text}");
+        let json: serde_json::Value =
+            serde_json::from_str(&plan(&[batch_size, "--compile=True", "--json"])).expect("JSON");
+        let [high, total] = [&json["basis"]["band_bytes"][1], &json["device"]["total_bytes"]].map(|size| size.as_u64());
+        assert_eq!(high > total, is_narrow, "{batch_size}");
+    }
 }
 
 #[test]

@@ -106,7 +106,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("tests/ptx", &[]),
     ("tests/fake_nvml", &["tests/built_library"]),
     ("tests/harness", &[]),
-    ("xtask", &["shared/text", "shared/languages", "shared/planner"]),
+    ("xtask", &["shared/text", "shared/languages", "shared/planner", "shared/protocol"]),
     ("fuzz", &["shared/text", "shared/languages", "shared/planner", "shared/tokenizer", "shared/protocol", "kernels"]),
 ];
 
