@@ -43,7 +43,8 @@ fn verdict_within_the_uncertainty_is_narrow() {
         assert!(text.starts_with(verdict), "{text}");
         let json: serde_json::Value =
             serde_json::from_str(&plan(&[batch_size, "--compile=True", "--json"])).expect("JSON");
-        let [high, total] = [&json["basis"]["band_bytes"][1], &json["device"]["total_bytes"]].map(|size| size.as_u64());
+        let [high, total] =
+            [&json["basis"]["band_bytes"][1], &json["device"]["total_bytes"]].map(serde_json::Value::as_u64);
         assert_eq!(high > total, is_narrow, "{batch_size}");
     }
 }
