@@ -27,7 +27,7 @@ use crate::{
     request::Request,
     train_config::{Attention, CrossEntropy, TrainConfig},
 };
-use headroom_text::{self as text, Text, units::MIB};
+use headroom_text::{self as text, Text, units::KIB};
 
 /// Input that is not in nanoGPT's config: the GPU, its environment and common patches of nanoGPT.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -66,6 +66,9 @@ pub const DEFAULT_GPU: &str = "RTX 4070";
 
 /// Compute capability assumed for a GPU that is known only by its memory: the most common one.
 pub const ASSUMED_CAPABILITY: ComputeCapability = ComputeCapability::new(8, 9);
+
+/// Smallest memory of a GPU that is planned. A number below it lacks its unit: no GPU has as many GiB or MiB.
+const VRAM_BYTES_MIN: u64 = 256 * KIB;
 
 impl Default for Options {
     fn default() -> Self {
@@ -268,7 +271,7 @@ impl Resolver {
     fn device(&mut self, options: &Options) -> Option<Device> {
         let named = options.gpu.trim();
         let found = if named.is_empty() { None } else { Some(hardware::find(named)) };
-        if options.vram_bytes.is_some_and(|bytes| bytes < MIB) {
+        if options.vram_bytes.is_some_and(|bytes| bytes < VRAM_BYTES_MIN) {
             self.error("vram", text::GPU_WITHOUT_MEMORY);
         }
         match (found, options.vram_bytes) {
