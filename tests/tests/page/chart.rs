@@ -221,6 +221,10 @@ fn tensors_are_shown_in_whole_rows_searched_and_exported() {
             for rows in [".tensors__row", "#phases tr"] {
                 assert_eq!(page.value::<u64>(&cut(rows)).await, 0, "{rows} at {size:?}");
             }
+            if size.0 <= 420 {
+                let shortened = "[...document.querySelectorAll('.tensors__row > *')].filter((part) => part.scrollWidth > part.clientWidth + 1).length";
+                assert_eq!(page.value::<u64>(shortened).await, 0, "{size:?}");
+            }
         }
         page.resize(LAPTOP).await;
         let n = "document.querySelectorAll('.tensors__row').length";
