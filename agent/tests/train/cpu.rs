@@ -306,7 +306,7 @@ fn a_run_that_is_done_says_what_writes_only_where_something_was_saved() {
     }
     // The data contain only one capital.
     let said = said(&["--always_save_checkpoint=True"]);
-    assert!(said.ends_with("Done. Let it write:\n  headroom sample --ckpt out\n"), "{said}");
+    assert!(said.ends_with("Training complete. Generate text with:\n  headroom sample --ckpt out\n"), "{said}");
 }
 
 #[test]

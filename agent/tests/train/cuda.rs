@@ -209,7 +209,7 @@ fn a_plan_is_made_for_what_is_free() {
     let small = ["train", "--dataset=fox", "--n_layer=2", "--n_embd=64", "--n_head=4", "--device=cuda", "--plan"];
     let text = finished(&mut machine.headroom(&small));
     let text = String::from_utf8(text.stdout).expect("text");
-    for words in ["It will allocate ", "Computed again in backward: ", "Free GPU memory: 2.75 GiB of 4.00 GiB"] {
+    for words in ["It will allocate ", "Recomputed in the backward pass: ", "Free GPU memory: 2.75 GiB of 4.00 GiB"] {
         assert!(text.contains(words), "{words:?} is not in: {text}");
     }
 }

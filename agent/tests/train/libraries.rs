@@ -31,7 +31,7 @@ fn a_library_multiplies_where_there_is_one() {
 
     let output = with(&["--max_iters=5", "--out_dir=whole"]);
     let output_text = said(&output);
-    assert!(output_text.contains(&format!("Matrices are multiplied by {name}.")), "{output_text}");
+    assert!(output_text.contains(&format!("Matrix multiplication: {name}.")), "{output_text}");
     assert!(output_text.contains(&format!("Allocated {} bytes, as planned.", plan["bytes"])), "{output_text}");
     assert!(!output_text.contains("are not kept"), "{output_text}");
     let whole = losses(&output.stdout);
@@ -69,14 +69,14 @@ fn attention_is_the_librarys_where_that_is_asked() {
         finished(command.env("HEADROOM_CUDNN", &library))
     };
     let own = with(&["--max_iters=4", "--out_dir=own"]);
-    assert!(said(&own).contains("Attention is computed by own kernels."), "{}", said(&own));
+    assert!(said(&own).contains("Attention: own kernels."), "{}", said(&own));
 
     let plan: Value = serde_json::from_slice(&with(&["--attention=cudnn", "--plan"]).stdout).expect("JSON");
     let name = plan["attention_by"].as_str().expect("a name");
     assert!(name.starts_with("cuDNN 9.19.0 (") && name.ends_with(") as far as that is faster, else own kernels"));
     let output = with(&["--attention=cudnn", "--max_iters=4"]);
     let output_text = said(&output);
-    assert!(output_text.contains(&format!("Attention is computed by {name}.")), "{output_text}");
+    assert!(output_text.contains(&format!("Attention: {name}.")), "{output_text}");
     assert!(output_text.contains(&format!("Allocated {} bytes, as planned.", plan["bytes"])), "{output_text}");
     assert!(
         output_text.contains(" ms by cuDNN, ") && output_text.contains("attention is computed by cuDNN 9.19.0 ("),

@@ -172,7 +172,7 @@ fn read(ended: &CommandResult, iterations: u64) -> TrainingResult {
     }
     let word = ended.err.lines().find_map(|line| line.strip_prefix("Allocated ")?.split(' ').next());
     trained.allocated_bytes = word.and_then(|word| word.parse().ok());
-    let who = ended.err.lines().find_map(|line| line.strip_prefix("Matrices are multiplied by "));
+    let who = ended.err.lines().find_map(|line| line.strip_prefix("Matrix multiplication: "));
     trained.multiplied_by = who.map(|who| who.trim_end_matches('.').to_owned());
     // The run first prints the backend that it will try, then the one that it uses.
     let who = |line: &str| Some(line.split_once("ttention is computed by ")?.1.trim_end_matches('.').to_owned());
@@ -212,7 +212,7 @@ mod tests {
     fn a_run_is_read_from_what_it_prints() {
         let ended = CommandResult {
             out: "{\"iter\":0,\"train_loss\":4.2}\n{\"iter\":0,\"loss\":4.2,\"time_ms\":9.5}\n{\"iter\":1,\"loss\":4.1,\"time_ms\":2.5}\n".to_owned(),
-            err: "Matrices are multiplied by own kernels.\nAttention is computed by cuDNN as far as that is faster.\n\
+            err: "Matrix multiplication: own kernels.\nAttention: cuDNN as far as that is faster.\n\
                   Allocated 4096 bytes, as planned.\nattention: 1.00 ms by cuDNN, 2.00 ms by own kernels\n\
                   attention is computed by cuDNN\n"
                 .to_owned(),

@@ -74,22 +74,22 @@ pub fn document(
 
 /// GEMM backend and attention backend, as text.
 struct BackendNames {
-    multiplied: String,
-    attended: String,
+    gemm: String,
+    attention: String,
 }
 
 impl BackendNames {
     fn of(chosen: &SelectedGpu) -> Self {
-        Self { multiplied: chosen.multiplied_by(), attended: chosen.attention_by() }
+        Self { gemm: chosen.multiplied_by(), attention: chosen.attention_by() }
     }
 
     fn elsewhere(gpu: &HypotheticalGpu) -> Self {
         let own = || Attention::name(&BuiltinKernels);
-        let attended = match gpu.plan.libraries.attention_backend {
+        let attention = match gpu.plan.libraries.attention_backend {
             AttentionBackend::BuiltinKernels => own(),
             AttentionBackend::Cudnn => format!("cuDNN as far as that is faster, else {}", own()),
         };
-        Self { multiplied: Gemm::name(&BuiltinKernels), attended }
+        Self { gemm: Gemm::name(&BuiltinKernels), attention }
     }
 }
 
@@ -102,8 +102,8 @@ fn on_gpu(gpu: Option<&str>, room: &MemoryBudget, plan: &CudaTraining, fits: boo
         "fits": fits,
         "recompute": plan.recompute.iter().map(|level| level.name()).collect::<Vec<_>>(),
         "chunk_rows": plan.chunk_rows,
-        "multiplied_by": by.multiplied,
-        "attention_by": by.attended,
+        "multiplied_by": by.gemm,
+        "attention_by": by.attention,
         "buffers": plan.slots.iter().map(slot).collect::<Vec<_>>(),
     })
 }
@@ -148,17 +148,17 @@ pub fn words(engine: &Engine) -> String {
         Engine::Gpu(chosen) => {
             let why = chosen.why_own.as_ref().map_or_else(String::new, |why| format!(": {why}"));
             let by = BackendNames::of(chosen);
-            (&chosen.plan, chosen.room, BackendNames { multiplied: format!("{}{why}", by.multiplied), ..by })
+            (&chosen.plan, chosen.room, BackendNames { gemm: format!("{}{why}", by.gemm), ..by })
         }
         Engine::Elsewhere(gpu) => (&gpu.plan, gpu.room, BackendNames::elsewhere(gpu)),
     };
     let in_fullest: u64 = categories.iter().map(|(_, bytes)| bytes).sum();
-    line(bytes.saturating_sub(in_fullest), "between buffers, and of other moments than the fullest");
-    text.push_str(&format!("Computed again in backward: {}.\n", levels(plan)));
-    let BackendNames { multiplied, attended } = by;
-    text.push_str(&format!("Matrices are multiplied by {multiplied}.\nAttention is computed by {attended}.\n"));
+    line(bytes.saturating_sub(in_fullest), "padding, and buffers outside the peak");
+    text.push_str(&format!("Recomputed in the backward pass: {}.\n", levels(plan)));
+    let BackendNames { gemm, attention } = by;
+    text.push_str(&format!("Matrix multiplication: {gemm}.\nAttention: {attention}.\n"));
     text.push_str(&format!(
-        "Free GPU memory: {} of {}; {} stay unused.\n",
+        "Free GPU memory: {} of {}; {} kept in reserve.\n",
         human_size(room.free_bytes),
         human_size(room.total_bytes),
         human_size(room.reserve_bytes)

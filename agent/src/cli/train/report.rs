@@ -115,7 +115,7 @@ const PROMPT: &str = "Once";
 pub fn best(best: &Path) -> String {
     format!(
         "The checkpoint with the lowest validation loss is {}.\n\
-         `sample` and `export` take it; with --which last they take the last one.\n",
+         `sample` and `export` use it; --which last selects the last one.\n",
         best.display()
     )
 }
@@ -127,7 +127,7 @@ pub fn done(run: &RunSettings, dataset: &Dataset, kept: Option<&Path>) -> String
     let is_known = dataset.tokenizer().is_ok_and(|tokenizer| tokenizer.encode(PROMPT).is_ok());
     let prompt = if is_known { format!(" --prompt \"{PROMPT}\"") } else { String::new() };
     let best = kept.map(best).unwrap_or_default();
-    format!("{best}Done. Let it write:\n  headroom sample --ckpt {dir}{prompt}\n")
+    format!("{best}Training complete. Generate text with:\n  headroom sample --ckpt {dir}{prompt}\n")
 }
 
 /// Message for a stopped run that saved nothing new, with the iteration of the existing checkpoint.

@@ -147,9 +147,9 @@ impl StartableRun {
         let shape = gpt.shape();
         let tokens = run.batch_size * run.gradient_accumulation_steps * shape.block_size;
         format!(
-            "A GPT of {} parameters: {} layers, {} heads, {} wide, {} tokens of {} at a time.\n\
-             Data: {}, {} tokens to learn from and {} to be judged by; {tokens} an iteration, {} iterations.\n\
-             On {}. Checkpoints go to {}.\n{}{}",
+            "A GPT of {} parameters: n_layer {}, n_head {}, n_embd {}, block_size {}, vocab_size {}.\n\
+             Data: {}, {} training and {} validation tokens; {tokens} tokens per iteration, {} iterations.\n\
+             On {}. Checkpoints are written to {}.\n{}{}",
             gpt.n_parameters().unwrap_or_default(),
             shape.n_layer,
             shape.n_head,

@@ -95,7 +95,7 @@ fn lines_that_people_print() {
     assert_eq!(only(&format!("{line}, lr 6.000e-4, norm 0.8312\n")), said(learnt));
     let lost = Iteration { learning_rate: Some(6e-4), ..ours };
     assert_eq!(only(&format!("{line}, lr 6.000e-4, norm NaN\n")), said(lost), "a norm that is no number");
-    assert_eq!(only("A GPT of 801024 parameters: 4 layers, 4 heads"), [PrintedInfo::Builtin(801_024)]);
+    assert_eq!(only("A GPT of 801024 parameters: n_layer 4, n_head 4"), [PrintedInfo::Builtin(801_024)]);
     assert_eq!(only("On the CPU, 2 threads, float32."), [PrintedInfo::OnCpu]);
     assert_eq!(only("evaluating: 37 of 400 batches\n"), [PrintedInfo::Evaluating { done: 37, of: 400 }]);
     assert_eq!(only("Allocated 22347776 bytes, as planned."), [PrintedInfo::Allocation(22_347_776)]);
@@ -138,7 +138,7 @@ fn similar_line_is_ignored() {
         "tokens per iteration will be: ",
         "tokens per iteration will be: 99999999999999999999",
         "saving checkpoints",
-        "A GPT of many parameters: 4 layers",
+        "A GPT of many parameters: n_layer 4",
         "It will allocate 21.3 MiB (22347776 bytes):",
         "Allocated -1 bytes",
         "evaluating: some of 400 batches",
