@@ -56,7 +56,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, super::Erro
         return COMMAND.print_help();
     }
     let text = read_text(request.text.as_deref().unwrap_or(OsStr::new("-")))?;
-    let sources = plan::sources_or_stock(&request.given)?;
+    let sources = plan::sources(&request.given)?;
     let mut diagnosis = diagnose(&text, &sources, &request.options, request.names_gpu);
     diagnosis.solve();
     // An invalid config from the command line is an error. A config in the text may be incomplete.

@@ -124,7 +124,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, super::Erro
             (None, None) => {}
         }
     }
-    let sources = sources_or_stock(&request.given)?;
+    let sources = sources(&request.given)?;
     let resolved = resolve(&sources, &request.options);
     let problems = problems(&resolved);
     let Some(asked) = resolved.request.clone().filter(|_| !problems.iter().any(stops_nanogpt)) else {
@@ -173,15 +173,21 @@ fn meant_config(name: &str) -> Option<String> {
 }
 
 /// Reads the config files and settings. A stock config of nanoGPT that is not on disk is taken by its name.
-pub fn sources_or_stock(given: &[NanogptArgument]) -> Result<Vec<Source>, Error> {
-    let mut all = Vec::new();
-    for one in given {
-        match stock_name(one) {
-            Some(name) => all.push(Source::Named { name: name.to_owned() }),
-            None => all.extend(sources(std::slice::from_ref(one))?),
-        }
+///
+/// # Errors
+/// There are too many, or a file cannot be read.
+pub fn sources(given: &[NanogptArgument]) -> Result<Vec<Source>, Error> {
+    if given.len() > MAX_SOURCES {
+        return Err(Error::TooMany { count: given.len() });
     }
-    if all.len() > MAX_SOURCES { Err(Error::TooMany { count: all.len() }) } else { Ok(all) }
+    let source = |given: &NanogptArgument| match given {
+        NanogptArgument::Config(path) => match stock_name(path) {
+            Some(name) => Ok(Source::Named { name: name.to_owned() }),
+            None => read_config(path),
+        },
+        NanogptArgument::Setting(text) => Ok(Source::Override { text: text.clone() }),
+    };
+    given.iter().map(source).collect()
 }
 
 /// GPU and memory of a plan that is given as JSON.
@@ -197,24 +203,9 @@ fn gpu_of_plan(given: &NanogptArgument) -> Option<(String, Option<u64>)> {
 }
 
 /// Name of a stock config that is not on disk. An existing file takes precedence.
-fn stock_name(given: &NanogptArgument) -> Option<&str> {
-    let NanogptArgument::Config(path) = given else { return None };
+fn stock_name(path: &OsStr) -> Option<&str> {
     let is_missing = || matches!(File::open(path), Err(error) if error.kind() == io::ErrorKind::NotFound);
     path.to_str().filter(|name| stock::find(name).is_some() && is_missing())
-}
-
-/// Reads the config files and settings.
-pub fn sources(given: &[NanogptArgument]) -> Result<Vec<Source>, Error> {
-    if given.len() > MAX_SOURCES {
-        return Err(Error::TooMany { count: given.len() });
-    }
-    given
-        .iter()
-        .map(|given| match given {
-            NanogptArgument::Config(path) => read_config(path),
-            NanogptArgument::Setting(text) => Ok(Source::Override { text: text.clone() }),
-        })
-        .collect()
 }
 
 /// Reads a file up to one byte over the limit of a source. That suffices to reject it, and bounds endless files such as

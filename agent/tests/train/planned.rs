@@ -48,6 +48,23 @@ fn a_plan_needs_neither_a_gpu_nor_data() {
     assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 0, "a plan leaves nothing");
 }
 
+#[test]
+fn a_stock_config_is_known_by_its_name() {
+    let folder = folder();
+    let config = "config/train_shakespeare_char.py";
+    let planned = finished(&mut command(&folder, &["train", "--plan", "--json", config, "--device=cpu"]));
+    let notes = String::from_utf8_lossy(&planned.stderr).into_owned();
+    assert!(notes.contains(&format!("{config}: nanoGPT's own config of this name is used")), "{notes}");
+    let small = ["--dataset=fox", "--n_layer=1", "--block_size=8", "--batch_size=1", "--max_iters=1", "--eval_iters=1"];
+    let trained = finished(&mut command(&folder, &[&["train", config, "--device=cpu"][..], &small].concat()));
+    let summary = String::from_utf8_lossy(&trained.stderr).into_owned();
+    assert!(summary.contains("n_layer 1, n_head 6, n_embd 384, block_size 8"), "{summary}");
+    assert!(summary.contains("Checkpoints are written to out-shakespeare-char."), "{summary}");
+
+    // A config that is neither on disk nor built in.
+    refused(&mut command(&folder, &["train", "config/train_gtp2.py"]), 3, &["did you mean config/train_gpt2.py?"]);
+}
+
 /// Weights may have gigabytes, but a plan reads only the header.
 #[test]
 fn a_plan_reads_the_head_of_a_checkpoint_and_of_weights_alone() {

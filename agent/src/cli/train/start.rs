@@ -275,7 +275,7 @@ fn folder_to_resume(request: &Request, settings: &Settings, run: &RunSettings) -
 /// The given keys, on top of the built-in config unless the user names a config, data set or weights.
 fn with_builtin(given: &[Source]) -> Settings {
     let settings = read(given);
-    let is_own = given.iter().any(|source| matches!(source, Source::File { .. }))
+    let is_own = given.iter().any(|source| matches!(source, Source::File { .. } | Source::Named { .. }))
         || ["dataset", "init_from"].into_iter().any(|key| settings.is_set(key));
     if is_own {
         return settings;
