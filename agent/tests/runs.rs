@@ -330,7 +330,7 @@ fn what_cannot_be_used_is_said() {
         (
             &["export", "--from", "1m", "--to", "5m"],
             2,
-            "--from has to be before --to: a time ago is the further back, the greater it is",
+            "--from must be before --to: of two durations such as 2h, the longer one is earlier",
         ),
         (&["export", "--readings", "all"], 2, "--readings: \"all\" is not one of fast, slow, host"),
         (&["export", "--readings", "host", "--gpu", "0"], 2, "--readings host are the machine's, and take no --gpu"),

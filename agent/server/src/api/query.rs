@@ -33,18 +33,14 @@ impl QueryParameters {
     pub fn read(query: RawQuery) -> Result<Self, ApiError> {
         match query {
             Ok(Query(pairs)) => Ok(Self(pairs)),
-            Err(_) => Err(ApiError::bad_request(
-                "What stands behind the question mark is not understood; it takes `name=value&name=value`.",
-            )),
+            Err(_) => Err(ApiError::bad_request("Cannot read the query: write it as `name=value&name=value`.")),
         }
     }
 
-    fn value(&self, name: &str, takes: &str) -> Result<Option<&str>, ApiError> {
+    fn value(&self, name: &str, expected: &str) -> Result<Option<&str>, ApiError> {
         let mut values = self.0.iter().filter(|(of, _)| of == name).map(|(_, value)| value.as_str());
         match (values.next(), values.next()) {
-            (Some(_), Some(_)) => {
-                Err(ApiError::bad_request(format!("{name} stands there twice; it takes {takes}, once.")))
-            }
+            (Some(_), Some(_)) => Err(ApiError::bad_request(format!("{name} is given twice: give {expected}, once."))),
             (value, _) => Ok(value),
         }
     }
@@ -53,20 +49,20 @@ impl QueryParameters {
     ///
     /// # Errors
     /// The parameter is missing or repeated.
-    pub fn text(&self, name: &str, takes: &str) -> Result<String, ApiError> {
-        let missing = || ApiError::bad_request(format!("{name} is missing; it takes {takes}."));
-        self.value(name, takes)?.map(str::to_owned).ok_or_else(missing)
+    pub fn text(&self, name: &str, expected: &str) -> Result<String, ApiError> {
+        let missing = || ApiError::bad_request(format!("{name} is missing: give {expected}."));
+        self.value(name, expected)?.map(str::to_owned).ok_or_else(missing)
     }
 
     /// Returns an optional integer.
     ///
     /// # Errors
     /// The value is not an integer, or the parameter is repeated.
-    pub fn number(&self, name: &str, takes: &str) -> Result<Option<u64>, ApiError> {
-        let Some(value) = self.value(name, takes)? else { return Ok(None) };
+    pub fn number(&self, name: &str, expected: &str) -> Result<Option<u64>, ApiError> {
+        let Some(value) = self.value(name, expected)? else { return Ok(None) };
         let other = |_| {
             let value: String = value.chars().take(REPEATED_CHARS_MAX).collect();
-            ApiError::bad_request(format!("{name} takes {takes}, and not {value:?}."))
+            ApiError::bad_request(format!("{name} must be {expected}, not {value:?}."))
         };
         value.parse().map(Some).map_err(other)
     }
@@ -76,9 +72,9 @@ impl QueryParameters {
     /// # Errors
     /// The parameter is missing or invalid.
     pub fn time_ms(&self, name: &str) -> Result<u64, ApiError> {
-        const TAKES: &str = "milliseconds since 1970, as 1795000000000";
-        let missing = || ApiError::bad_request(format!("{name} is missing; it takes {TAKES}."));
-        self.number(name, TAKES)?.ok_or_else(missing)
+        const EXPECTED: &str = "milliseconds since 1970, such as 1795000000000";
+        let missing = || ApiError::bad_request(format!("{name} is missing: give {EXPECTED}."));
+        self.number(name, EXPECTED)?.ok_or_else(missing)
     }
 
     /// Returns the group of readings; by default those of ten times a second.
@@ -86,12 +82,12 @@ impl QueryParameters {
     /// # Errors
     /// The group does not exist.
     pub fn group(&self) -> Result<Group, ApiError> {
-        const TAKES: &str = "fast, slow or host";
-        match self.value("group", TAKES)? {
+        const EXPECTED: &str = "fast, slow or host";
+        match self.value("group", EXPECTED)? {
             None | Some("fast") => Ok(Group::Fast),
             Some("slow") => Ok(Group::Slow),
             Some("host") => Ok(Group::Host),
-            Some(_) => Err(ApiError::bad_request(format!("group takes {TAKES}."))),
+            Some(_) => Err(ApiError::bad_request(format!("group must be {EXPECTED}."))),
         }
     }
 
@@ -100,10 +96,10 @@ impl QueryParameters {
     /// # Errors
     /// The value is out of range.
     pub fn count(&self, name: &str, default: u64, max: u64) -> Result<u64, ApiError> {
-        let takes = format!("a number from 1 to {max}");
-        match self.number(name, &takes)?.unwrap_or(default) {
+        let expected = format!("a number from 1 to {max}");
+        match self.number(name, &expected)?.unwrap_or(default) {
             n if (1..=max).contains(&n) => Ok(n),
-            n => Err(ApiError::bad_request(format!("{name} takes {takes}, and not {n}."))),
+            n => Err(ApiError::bad_request(format!("{name} must be {expected}, not {n}."))),
         }
     }
 }
@@ -114,44 +110,44 @@ impl QueryParameters {
 /// The identifier is invalid.
 pub fn run(id: String) -> Result<String, ApiError> {
     let fits = (1..=RUN_CHARS_MAX).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
-    if fits { Ok(id) } else { Err(ApiError::bad_request("A run's number is of letters and digits.")) }
+    if fits { Ok(id) } else { Err(ApiError::bad_request("A run's ID has letters and digits only.")) }
 }
 
 /// Returns the requested GPU as given: a UUID, or the index of a present GPU.
 ///
 /// # Errors
 /// The value is invalid for both.
-pub fn gpu(asked: &QueryParameters) -> Result<String, ApiError> {
-    const TAKES: &str = "a GPU's UUID, such as GPU-8d3f…, or its index; /api/rig lists both";
-    let gpu = asked.text("gpu", TAKES)?;
+pub fn gpu(requested: &QueryParameters) -> Result<String, ApiError> {
+    const EXPECTED: &str = "a GPU's UUID, such as GPU-8d3f…, or its index; /api/rig lists both";
+    let gpu = requested.text("gpu", EXPECTED)?;
     // Before driver 470, UUIDs of MIG instances contain slashes.
     let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"-_/".contains(&byte);
     let fits = (1..=GPU_CHARS_MAX).contains(&gpu.len()) && gpu.bytes().all(is_part);
-    if fits { Ok(gpu) } else { Err(ApiError::bad_request(format!("gpu takes {TAKES}."))) }
+    if fits { Ok(gpu) } else { Err(ApiError::bad_request(format!("gpu must be {EXPECTED}."))) }
 }
 
 /// Returns the UUID of a present GPU with the given UUID or index.
-pub fn present(gpus: &[Gpu], asked: &str) -> Option<String> {
-    let by_uuid = gpus.iter().find(|gpu| gpu.uuid == asked);
-    let by_index = || gpus.iter().find(|gpu| gpu.index.to_string() == asked);
+pub fn present(gpus: &[Gpu], requested: &str) -> Option<String> {
+    let by_uuid = gpus.iter().find(|gpu| gpu.uuid == requested);
+    let by_index = || gpus.iter().find(|gpu| gpu.index.to_string() == requested);
     by_uuid.or_else(by_index).map(|gpu| gpu.uuid.clone())
 }
 
 /// Creates the refusal for a GPU that is neither present nor in the history.
-pub fn no_gpu(gpus: &[Gpu], kept: &[ArchivedGpu], asked: &str) -> ApiError {
+pub fn no_gpu(gpus: &[Gpu], kept: &[ArchivedGpu], requested: &str) -> ApiError {
     let is_gone = |gpu: &&ArchivedGpu| gpus.iter().all(|present| present.uuid != gpu.uuid);
     let now = gpus.iter().map(|gpu| format!("{}: {} ({})", gpu.index, gpu.uuid, gpu.name));
-    let gone = kept.iter().filter(is_gone).map(|gpu| format!("{} ({}), which is gone", gpu.uuid, gpu.name));
+    let gone = kept.iter().filter(is_gone).map(|gpu| format!("{} ({}), no longer present", gpu.uuid, gpu.name));
     let all: Vec<String> = now.chain(gone).collect();
     let further = all.len().saturating_sub(GPUS_NAMED_MAX);
     let mut there = all.into_iter().take(GPUS_NAMED_MAX).collect::<Vec<_>>().join(", ");
     if there.is_empty() {
-        "there is none so far".clone_into(&mut there);
+        "none so far".clone_into(&mut there);
     }
     if further > 0 {
         there += &format!(" and {further} more");
     }
-    ApiError::no_gpu(format!("This machine has no GPU {asked:?}: {there}."))
+    ApiError::no_gpu(format!("This machine has no GPU {requested:?}. GPUs: {there}."))
 }
 
 /// Refuses parameters that are not among `names`, those of the route. A mistyped name would otherwise be ignored silently.
@@ -162,6 +158,6 @@ pub fn check_names(names: &[String], uri: &Uri) -> Result<(), ApiError> {
     let QueryParameters(pairs) = QueryParameters::read(Query::try_from_uri(uri))?;
     let Some((name, _)) = pairs.iter().find(|(name, _)| !names.contains(name)) else { return Ok(()) };
     let name: String = name.chars().take(REPEATED_CHARS_MAX).collect();
-    let takes = if names.is_empty() { "nothing".to_owned() } else { names.join(", ") };
-    Err(ApiError::bad_request(format!("{name:?} is not known behind the question mark; this takes {takes} there.")))
+    let accepted = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+    Err(ApiError::bad_request(format!("Unknown query parameter {name:?}; this path accepts: {accepted}.")))
 }

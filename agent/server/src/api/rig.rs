@@ -76,7 +76,7 @@ pub async fn history(Extract(state): Extract<Arc<State>>, query: RawQuery) -> Re
     let n_points = asked_for.count("points", POINTS, POINTS_MAX)?;
     // SQLite's integers are signed.
     if from_ms >= to_ms || to_ms > i64::MAX as u64 {
-        return Err(ApiError::bad_request("from_ms has to be before to_ms, and to_ms at most 9223372036854775807."));
+        return Err(ApiError::bad_request("from_ms must be before to_ms, and to_ms at most 9223372036854775807."));
     }
     let gpu = match named {
         Some(named) => gpu(&state, named).await?,

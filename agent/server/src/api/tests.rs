@@ -155,37 +155,34 @@ async fn questions_have_bounds() {
     let server = Server::start().await;
     // The refusal names the invalid parameter and its valid values.
     for (path, says) in [
-        ("/api/history", "gpu is missing; it takes a GPU's UUID, such"),
-        ("/api/history?gpu=GPU-0&from_ms=1", "to_ms is missing; it takes milliseconds since 1970"),
-        ("/api/history?gpu=GPU-0&from_ms=2&to_ms=2", "from_ms has to be before to_ms"),
-        ("/api/history?gpu=GPU-0&from_ms=1&to_ms=18446744073709551615", "from_ms has to be before to_ms"),
-        ("/api/history?gpu=GPU-0&from_ms=-1&to_ms=2", "from_ms takes milliseconds since 1970"),
+        ("/api/history", "gpu is missing: give a GPU's UUID, such"),
+        ("/api/history?gpu=GPU-0&from_ms=1", "to_ms is missing: give milliseconds since 1970"),
+        ("/api/history?gpu=GPU-0&from_ms=2&to_ms=2", "from_ms must be before to_ms"),
+        ("/api/history?gpu=GPU-0&from_ms=1&to_ms=18446744073709551615", "from_ms must be before to_ms"),
+        ("/api/history?gpu=GPU-0&from_ms=-1&to_ms=2", "from_ms must be milliseconds since 1970"),
         ("/api/history?gpu=GPU-0&from_ms=yesterday&to_ms=2", "not \\\"yesterday\\\""),
-        ("/api/history?gpu=GPU-0&from_ms=1&from_ms=2&to_ms=2", "from_ms stands there twice"),
-        ("/api/history?gpu=GPU-0&from_ms=1&to_ms=2&points=0", "points takes a number from 1 to 2000, and not 0"),
-        ("/api/history?gpu=GPU-0&from_ms=1&to_ms=2&points=2001", "points takes a number from 1 to 2000"),
-        ("/api/history?gpu=a%20b&from_ms=1&to_ms=2", "gpu takes a GPU's UUID, such"),
+        ("/api/history?gpu=GPU-0&from_ms=1&from_ms=2&to_ms=2", "from_ms is given twice"),
+        ("/api/history?gpu=GPU-0&from_ms=1&to_ms=2&points=0", "points must be a number from 1 to 2000, not 0"),
+        ("/api/history?gpu=GPU-0&from_ms=1&to_ms=2&points=2001", "points must be a number from 1 to 2000"),
+        ("/api/history?gpu=a%20b&from_ms=1&to_ms=2", "gpu must be a GPU's UUID, such"),
         ("/api/history?from_ms=1&to_ms=2&group=slow", "gpu is missing"),
-        ("/api/history?gpu=GPU-0&from_ms=1&to_ms=2&group=none", "group takes fast, slow or host"),
-        ("/api/runs?limit=0", "limit takes a number from 1 to 1000"),
-        ("/api/runs?limit=1001", "limit takes a number from 1 to 1000"),
-        ("/api/runs?limit=x", "limit takes a number from 1 to 1000"),
-        ("/api/runs?limit=%ff", "limit takes"),
-        ("/api/runs/ab/events?after=-1", "after takes the number of an event"),
-        ("/api/runs/ab/events?limit=9999", "limit takes a number from 1 to 1000"),
-        (
-            "/api/history?gpus=GPU-0&from_ms=1&to_ms=2",
-            "\\\"gpus\\\" is not known behind the question mark; this takes gpu",
-        ),
-        ("/api/runs?Limit=5", "\\\"Limit\\\" is not known"),
-        ("/api/runs?status=running", "this takes limit there"),
-        ("/api/runs/ab/events?before=5", "this takes after, limit there"),
-        ("/api/runs/ab/export.csv?from=5", "this takes nothing there"),
-        ("/api/runs/ab?x", "this takes nothing there"),
-        ("/api/rig?gpu=0", "this takes nothing there"),
+        ("/api/history?gpu=GPU-0&from_ms=1&to_ms=2&group=none", "group must be fast, slow or host"),
+        ("/api/runs?limit=0", "limit must be a number from 1 to 1000"),
+        ("/api/runs?limit=1001", "limit must be a number from 1 to 1000"),
+        ("/api/runs?limit=x", "limit must be a number from 1 to 1000"),
+        ("/api/runs?limit=%ff", "limit must be"),
+        ("/api/runs/ab/events?after=-1", "after must be the number of an event"),
+        ("/api/runs/ab/events?limit=9999", "limit must be a number from 1 to 1000"),
+        ("/api/history?gpus=GPU-0&from_ms=1&to_ms=2", "Unknown query parameter \\\"gpus\\\"; this path accepts: gpu"),
+        ("/api/runs?Limit=5", "Unknown query parameter \\\"Limit\\\""),
+        ("/api/runs?status=running", "this path accepts: limit"),
+        ("/api/runs/ab/events?before=5", "this path accepts: after, limit"),
+        ("/api/runs/ab/export.csv?from=5", "this path accepts: none"),
+        ("/api/runs/ab?x", "this path accepts: none"),
+        ("/api/rig?gpu=0", "this path accepts: none"),
         ("/api/settings?%3Cscript%3E=1", "<script>"),
-        ("/metrics?gpu=0", "this takes nothing there"),
-        ("/api/openapi.json?v=2", "this takes nothing there"),
+        ("/metrics?gpu=0", "this path accepts: none"),
+        ("/api/openapi.json?v=2", "this path accepts: none"),
     ] {
         let answer = server.asked("GET", path, &server.place.view).await;
         let is_reported = answer.body.contains("bad_request") && answer.body.contains(says);
@@ -229,8 +226,8 @@ async fn a_gpu_is_found_by_what_names_it() {
         assert_eq!(answer.status, 200, "{named}: {answer:?}");
         assert_eq!(serde_json::from_str::<Value>(&answer.body).expect("JSON")["gpu"], uuid, "{named}");
     }
-    let named = "0: GPU-0 (NVIDIA GeForce RTX 4070), 7: GPU-7 (NVIDIA GeForce RTX 4070), GPU-old (Tesla T4), which is \
-                 gone, MIG-GPU-1/2/0 (Tesla T4), which is gone.";
+    let named = "0: GPU-0 (NVIDIA GeForce RTX 4070), 7: GPU-7 (NVIDIA GeForce RTX 4070), GPU-old (Tesla T4), no \
+                 longer present, MIG-GPU-1/2/0 (Tesla T4), no longer present.";
     for unknown in ["1", "-0", "00000000000000000000", "4294967296", "gpu-0", "GPU-", "all"] {
         let answer = ask(unknown).await;
         assert!(answer.status == 404 && answer.body.contains("no_card") && answer.body.contains(named), "{answer:?}");

@@ -235,7 +235,7 @@ fn run(request: &Request) -> Result<Exit, cli::Error> {
     if let (Some(from_ms), Some(to_ms)) = (request.from_ms, request.to_ms)
         && from_ms >= to_ms
     {
-        let words = "--from has to be before --to: a time ago is the further back, the greater it is";
+        let words = "--from must be before --to: of two durations such as 2h, the longer one is earlier";
         return Err(UsageError::Words(words.to_owned()).into());
     }
     if request.group == Some(Group::Host) && request.gpu.is_some() {
