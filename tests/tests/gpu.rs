@@ -146,7 +146,7 @@ fn every_step_works_on_the_emulated_gpu() {
         training["allocated_bytes"].is_u64() && training["allocated_bytes"] == training["planned_bytes"],
         "{training}"
     );
-    assert!(training["multiplied_by"].is_string(), "{training}");
+    assert!(training["gemm_backend"].is_string(), "{training}");
     let [losses] = of_kind(&lines, "agreement_of_losses")[..] else { panic!("one comparison: {said}") };
     assert!(losses["off_max"].as_f64().is_some_and(|off| off < 0.01), "{losses}");
     let ops = of_kind(&lines, "op");

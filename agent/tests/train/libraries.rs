@@ -22,8 +22,8 @@ fn a_library_multiplies_where_there_is_one() {
     };
     let own = machine.plan(&["--device=cuda"]);
     let plan: Value = serde_json::from_slice(&with(&["--plan"]).stdout).expect("JSON");
-    assert_eq!(own["multiplied_by"], "own kernels");
-    let name = plan["multiplied_by"].as_str().expect("a name");
+    assert_eq!(own["gemm_backend"], "own kernels");
+    let name = plan["gemm_backend"].as_str().expect("a name");
     assert!(name.starts_with("cuBLASLt 12.8.3 ("), "{name}");
     // The plan has a whole number of blocks more, on a GPU before Hopper.
     assert_eq!(plan["bytes"].as_u64(), own["bytes"].as_u64().map(|bytes| bytes + 4 * MIB));
@@ -72,7 +72,7 @@ fn attention_is_the_librarys_where_that_is_asked() {
     assert!(said(&own).contains("Attention: own kernels."), "{}", said(&own));
 
     let plan: Value = serde_json::from_slice(&with(&["--attention=cudnn", "--plan"]).stdout).expect("JSON");
-    let name = plan["attention_by"].as_str().expect("a name");
+    let name = plan["attention_backend"].as_str().expect("a name");
     assert!(name.starts_with("cuDNN 9.19.0 (") && name.ends_with(") as far as that is faster, else own kernels"));
     let output = with(&["--attention=cudnn", "--max_iters=4"]);
     let output_text = said(&output);

@@ -26,7 +26,7 @@ fn a_plan_needs_neither_a_gpu_nor_data() {
     for words in ["an unused GPU with 11.69 GiB", "The data set none is not here", "50304 tokens"] {
         assert!(said.contains(words), "{words:?} in {said}");
     }
-    assert_eq!((&plan["device"], &plan["card"], &plan["fits"]), (&"cuda".into(), &Value::Null, &true.into()));
+    assert_eq!((&plan["device"], &plan["gpu"], &plan["fits"]), (&"cuda".into(), &Value::Null, &true.into()));
     let levels: Vec<_> = plan["recompute"].as_array().expect("a level a block").iter().collect();
     assert!(levels.len() == 12 && levels.contains(&&"attention".into()), "{levels:?}");
 

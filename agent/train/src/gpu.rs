@@ -283,13 +283,13 @@ impl SelectedGpu {
 
     /// Returns the name of the GEMM backend, for display.
     #[must_use]
-    pub fn multiplied_by(&self) -> String {
+    pub fn gemm_backend(&self) -> String {
         self.gemm.name()
     }
 
     /// Returns the name of the attention backend, for display. Before the run begins it is the one that will be tried.
     #[must_use]
-    pub fn attention_by(&self) -> String {
+    pub fn attention_backend(&self) -> String {
         self.attention.name()
     }
 

@@ -51,7 +51,7 @@ pub fn measure(shell: &Shell, headroom: &Path, size: &Size, doctor: &Value, foun
     let line = json!({
         "kind": "training", "name": "headline", "available": true, "n_layer": n_layer, "n_embd": n_embd,
         "block_size": block_size, "batch_size": size.batch_size, "vram": VRAM, "recompute": planned.recompute,
-        "multiplied_by": trained.multiplied_by,
+        "gemm_backend": trained.gemm_backend,
         "planned_bytes": planned.bytes, "allocated_bytes": trained.allocated_bytes, "nvml_bytes": nvml_bytes,
         "nvml_by": nvml_by, "nvml_beyond_bytes": beyond.and_then(|beyond| i64::try_from(beyond).ok()),
         "context_band_bytes": context_band(doctor), "loss_first": first, "loss_last": last, "losses": trained.losses,

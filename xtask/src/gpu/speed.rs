@@ -65,8 +65,8 @@ fn ours(
     };
     Ok(json!({
         "kind": "speed", "who": who, "available": true, "batch_size": asked.batch_size,
-        "recompute": asked.recompute, "attention": asked.attention, "attention_by": trained.attention_by,
-        "attention_notes": trained.attention_notes, "multiplied_by": trained.multiplied_by, "allocated_bytes": trained.allocated_bytes, "iteration_ms": median_ms,
+        "recompute": asked.recompute, "attention": asked.attention, "attention_backend": trained.attention_backend,
+        "attention_notes": trained.attention_notes, "gemm_backend": trained.gemm_backend, "allocated_bytes": trained.allocated_bytes, "iteration_ms": median_ms,
         "tokens_per_second": asked.tokens() as f64 / median_ms * 1e3,
         "operations_per_token": asked.operations_per_token(vocab_size)?,
     }))

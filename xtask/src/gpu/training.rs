@@ -52,9 +52,9 @@ pub struct TrainingResult {
     /// Times of all iterations, in milliseconds.
     pub times_ms: Vec<f64>,
     /// The GEMM backend, and why it is not cuBLASLt, if so.
-    pub multiplied_by: Option<String>,
+    pub gemm_backend: Option<String>,
     /// The attention backend.
-    pub attention_by: Option<String>,
+    pub attention_backend: Option<String>,
     /// Further notes about attention, such as measured times.
     pub attention_notes: Vec<String>,
     /// NVML's figures during the run, if it was watched.
@@ -173,10 +173,10 @@ fn read(ended: &CommandResult, iterations: u64) -> TrainingResult {
     let word = ended.err.lines().find_map(|line| line.strip_prefix("Allocated ")?.split(' ').next());
     trained.allocated_bytes = word.and_then(|word| word.parse().ok());
     let who = ended.err.lines().find_map(|line| line.strip_prefix("Matrix multiplication: "));
-    trained.multiplied_by = who.map(|who| who.trim_end_matches('.').to_owned());
+    trained.gemm_backend = who.map(|who| who.trim_end_matches('.').to_owned());
     // The run first prints the backend that it will try, then the one that it uses.
     let who = |line: &str| Some(line.split_once("ttention is computed by ")?.1.trim_end_matches('.').to_owned());
-    trained.attention_by = ended.err.lines().filter_map(who).next_back();
+    trained.attention_backend = ended.err.lines().filter_map(who).next_back();
     let of_attention = ended.err.lines().filter(|line| line.starts_with("attention"));
     trained.attention_notes = of_attention.map(str::to_owned).collect();
     let short = (trained.losses.len() as u64) < iterations;
@@ -222,8 +222,8 @@ mod tests {
         let trained = read(&ended, 2);
         assert_eq!((trained.losses, trained.times_ms), (vec![4.2, 4.1], vec![9.5, 2.5]));
         assert_eq!((trained.allocated_bytes, trained.why), (Some(4096), None));
-        assert_eq!(trained.multiplied_by.as_deref(), Some("own kernels"));
-        assert_eq!(trained.attention_by.as_deref(), Some("cuDNN"));
+        assert_eq!(trained.gemm_backend.as_deref(), Some("own kernels"));
+        assert_eq!(trained.attention_backend.as_deref(), Some("cuDNN"));
         assert_eq!(trained.attention_notes.len(), 2);
         assert_eq!(read(&ended, 3).why.as_deref(), Some("2 iterations of 3"));
     }

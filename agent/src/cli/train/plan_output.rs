@@ -80,7 +80,7 @@ struct BackendNames {
 
 impl BackendNames {
     fn of(chosen: &SelectedGpu) -> Self {
-        Self { gemm: chosen.multiplied_by(), attention: chosen.attention_by() }
+        Self { gemm: chosen.gemm_backend(), attention: chosen.attention_backend() }
     }
 
     fn elsewhere(gpu: &HypotheticalGpu) -> Self {
@@ -95,15 +95,15 @@ impl BackendNames {
 
 fn on_gpu(gpu: Option<&str>, room: &MemoryBudget, plan: &CudaTraining, fits: bool, by: &BackendNames) -> Json {
     json!({
-        "card": gpu,
+        "gpu": gpu,
         "total_bytes": room.total_bytes,
         "free_bytes": room.free_bytes,
         "reserve_bytes": room.reserve_bytes,
         "fits": fits,
         "recompute": plan.recompute.iter().map(|level| level.name()).collect::<Vec<_>>(),
         "chunk_rows": plan.chunk_rows,
-        "multiplied_by": by.gemm,
-        "attention_by": by.attention,
+        "gemm_backend": by.gemm,
+        "attention_backend": by.attention,
         "buffers": plan.slots.iter().map(slot).collect::<Vec<_>>(),
     })
 }
