@@ -190,10 +190,11 @@ fn a_token_that_is_revoked_leaves_figures_that_say_from_when_they_are() {
 #[test]
 fn losses_that_do_not_arrive_are_asked_for_again() {
     rig("losses_that_do_not_arrive_are_asked_for_again", async |page, agent| {
-        let why = json!({ "code": "history", "message": "History cannot be read.", "supported": [1] });
+        let why = json!({ "code": "history", "message": "History cannot be read.", "request_id": "9f3c-7" });
         agent.answer_rest("GET /api/runs/", 503, why);
         open_paired(page).await;
-        until_says(page, "[data-testid=losses]", "did not arrive: History cannot be read.").await;
+        let shown = "did not arrive: History cannot be read. Request ID: 9f3c-7";
+        until_says(page, "[data-testid=losses]", shown).await;
         let what = json!({ "kind": "run_iteration", "iter": 7, "loss": 1.5, "time_ms": 100.0 });
         let event = json!({ "id": 1, "time_ms": 1, "run": "0123456789abcdef", "what": what });
         agent.answer_rest("GET /api/runs/", 200, json!([event]));

@@ -37,6 +37,12 @@ struct StartAnswer {
     name: String,
 }
 
+/// The part of a server error's body that identifies the request in the agent's log.
+#[derive(Deserialize)]
+struct ServerError {
+    request_id: String,
+}
+
 async fn fetch(method: &str, path: &str, token: Option<&str>, body: Option<&str>) -> Result<Response, RequestError> {
     send(Headers::new().map_err(words)?, method, path, token, body).await
 }
@@ -89,8 +95,12 @@ async fn read(response: Response) -> Result<String, RequestError> {
         return Ok(text);
     }
     // The body of a refusal is a message with a code.
-    let said = serde_json::from_str(&text).map(|refusal: Message| text::message(&refusal));
-    Err(said.unwrap_or_else(|_| format!("{} {}", response.status(), response.status_text())))
+    let message = serde_json::from_str(&text).map(|refusal: Message| text::message(&refusal));
+    let message = message.unwrap_or_else(|_| format!("{} {}", response.status(), response.status_text()));
+    Err(match serde_json::from_str(&text) {
+        Ok(ServerError { request_id }) => text::say(&text::rig_request_id(message, request_id)),
+        Err(_) => message,
+    })
 }
 
 /// Fetches the body of an answer without parsing it.
