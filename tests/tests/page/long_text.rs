@@ -97,6 +97,22 @@ fn the_calculator_answers_a_paste_of_5_mb() {
     });
 }
 
+/// 64 KB as lines of one letter. A text area takes 13 s to lay out so many lines.
+#[test]
+fn every_text_area_takes_a_bounded_paste_of_short_lines() {
+    tell("every_text_area_takes_a_bounded_paste_of_short_lines", async |page| {
+        let text = format!("{}batch_size = 3\n", "x\n".repeat(32_000));
+        paste(page, "#config", &text).await;
+        page.until("it is read", "document.querySelector('#batch_size').value === '3'").await;
+        assert_bounded(page, "config", &text).await;
+        page.open_diagnose().await;
+        for id in ["message", "config"] {
+            paste(page, &format!("#{id}"), &text).await;
+            assert_bounded(page, id, &text).await;
+        }
+    });
+}
+
 #[test]
 fn diagnose_and_embed_answer_a_paste_of_5_mb() {
     tell("diagnose_and_embed_answer_a_paste_of_5_mb", async |page| {

@@ -2,6 +2,8 @@
 
 /// The longest text, in bytes, that a field shows whole. Browsers lay it out in a few milliseconds.
 pub const WHOLE_BYTES_MAX: usize = 64 * 1024;
+/// The most line breaks of a text that a field shows whole. The layout of a text area takes time quadratic in its lines.
+const WHOLE_LINES_MAX: usize = 2048;
 /// The bytes of the beginning and of the end that are shown of a longer text.
 const PART_BYTES: usize = 2048;
 
@@ -17,8 +19,12 @@ pub struct Excerpt {
 }
 
 /// Returns whether a field shows only parts of the text.
-pub const fn is_long(text: &str) -> bool {
-    text.len() > WHOLE_BYTES_MAX
+pub fn is_long(text: &str) -> bool {
+    text.len() > WHOLE_BYTES_MAX || n_line_breaks(text) > WHOLE_LINES_MAX
+}
+
+fn n_line_breaks(text: &str) -> usize {
+    text.bytes().filter(|byte| *byte == b'\n').count()
 }
 
 /// Returns the text itself, or the beginning and the end of a long one.
@@ -31,7 +37,7 @@ pub fn of(text: &str) -> Excerpt {
     Excerpt {
         text: format!("{head}\n\n[…]\n\n{tail}"),
         n_bytes: Some(text.len() as u64),
-        n_lines: text.bytes().filter(|byte| *byte == b'\n').count() as u64 + 1,
+        n_lines: n_line_breaks(text) as u64 + 1,
     }
 }
 
@@ -85,6 +91,15 @@ mod tests {
         assert!(shown.text.len() < 3 * PART_BYTES, "{}", shown.text.len());
         assert!(shown.text.starts_with("first\n") && shown.text.ends_with("last"));
         assert_eq!((shown.n_bytes, shown.n_lines), (Some(text.len() as u64), 1_000_002));
+    }
+
+    #[test]
+    fn a_text_of_many_short_lines_is_shown_in_part() {
+        assert!(!is_long(&"x\n".repeat(WHOLE_LINES_MAX)));
+        let text = "x\n".repeat(32_000);
+        let shown = of(&text);
+        assert!(shown.text.len() < 3 * PART_BYTES, "{}", shown.text.len());
+        assert_eq!((shown.n_bytes, shown.n_lines), (Some(64_000), 32_001));
     }
 
     #[test]
