@@ -212,11 +212,11 @@ fn differences(diagnosis: &Diagnosis, style: &Style) -> Option<String> {
 fn solutions(diagnosis: &Diagnosis, style: &Style) -> Option<String> {
     let message = diagnosis.message().filter(|message| message.kind == Kind::Pytorch)?;
     let solutions = diagnosis.solutions.as_slice();
-    if solutions.is_empty() {
-        let missing = missing_figures(message).filter(|_| diagnosis.is_unsolved())?;
-        return Some(style.wrapped(&text::unsolved_lacks(missing).to_string(), 0));
+    if solutions.is_empty() && (missing_figures(message).is_none() || !diagnosis.is_unsolved()) {
+        return None;
     }
-    let mut text = style.wrapped(&headline(solutions, message).to_string(), 0);
+    let has_config = diagnosis.explanation.agreement.is_some();
+    let mut text = style.wrapped(&headline(solutions, message, has_config).to_string(), 0);
     let is_named = solutions.len() == 1 && solutions[0].is_exact();
     for solution in solutions {
         let arguments: Vec<String> =

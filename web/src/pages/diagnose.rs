@@ -177,7 +177,7 @@ fn meaning(
     let sentence = shown.sentence.clone();
     let is_unsolved = shown.unsolved.is_some();
     // A solved run replaces the headline derived from the size alone, but not that about a known config.
-    let is_headline = shown.unsolved.as_ref().is_some_and(|unsolved| !unsolved.is_another_run);
+    let is_headline = shown.unsolved.as_ref().is_some_and(|unsolved| !unsolved.has_config);
     // The offers stay as they are when the search ends without another one.
     let offered = move || {
         let show = move |solved: SearchProgress| offers(&solved, is_headline && solved.exact, take);

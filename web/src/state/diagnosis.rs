@@ -134,7 +134,7 @@ pub fn shown(pasted: &str, config: &str, options: &Options) -> Option<ShownDiagn
                 message: message.clone(),
                 hint: diagnosis.report.phase_hint,
                 options: diagnosis.options.clone(),
-                is_another_run: explanation.agreement.is_some(),
+                has_config: explanation.agreement.is_some(),
             }
         }),
         unread: diagnosis
@@ -217,6 +217,7 @@ pub fn part_words(part: &Part) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::state::solving::solved;
 
     const MESSAGE: &str = "[rank0]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 6.14 GiB. GPU 0 has a total \
         capacity of 11.69 GiB of which 2.68 GiB is free. Including non-PyTorch memory, this process has 7.04 GiB memory in \
@@ -270,7 +271,10 @@ mod tests {
         let shown = shown(MESSAGE, "batch_size = 8\n", &Options::default()).expect("an answer");
         assert_eq!(shown.agreement, t(text::AGREES_NOT));
         assert!(shown.differences[0].contains("6.14 GiB in your message"), "{:?}", shown.differences);
-        assert!(shown.fixes.is_none() && shown.unsolved.is_some_and(|unsolved| unsolved.is_another_run));
+        assert!(shown.fixes.is_none());
+        // Nobody is asked for the config that is there.
+        let searched = solved(&[], &shown.unsolved.expect("a search for another run"), false);
+        assert_eq!(searched.headline, t(text::NO_COMMON_RUN_EITHER));
     }
 
     #[test]

@@ -21,7 +21,7 @@ pub struct OpenQuestion {
     /// The GPU as the message describes it.
     pub options: Options,
     /// Whether a config is known and does not agree.
-    pub is_another_run: bool,
+    pub has_config: bool,
 }
 
 impl OpenQuestion {
@@ -61,7 +61,7 @@ pub struct SearchProgress {
 pub fn solved(solutions: &[Solution], of: &OpenQuestion, searching: bool) -> SearchProgress {
     let headline = match searching && solutions.is_empty() {
         true => String::new(),
-        false => say(&headline(solutions, &of.message)),
+        false => say(&headline(solutions, &of.message, of.has_config)),
     };
     let exact = solutions.first().is_some_and(Solution::is_exact);
     SearchProgress { searching, headline, exact, offers: solutions.iter().map(offer).collect() }

@@ -122,11 +122,14 @@ pub fn missing_figures(message: &Message) -> Option<Text> {
     missing.reduce(text::lacks_and)
 }
 
-/// Returns the sentence above the solutions of a message. `message` is the one that was searched.
+/// Returns the sentence above the solutions of a message. `message` is the one that was searched. `has_config` is true
+/// if a config is known and its run does not agree with the message.
 #[must_use]
-pub fn headline(solutions: &[Solution], message: &Message) -> Text {
+pub fn headline(solutions: &[Solution], message: &Message, has_config: bool) -> Text {
     match (solutions, missing_figures(message)) {
+        ([], Some(missing)) if has_config => text::unsolved_lacks_with_config(missing),
         ([], Some(missing)) => text::unsolved_lacks(missing),
+        ([], None) if has_config => text::NO_COMMON_RUN_EITHER.into(),
         ([], None) => text::CONFIG_SAYS_MORE.into(),
         ([first, ..], Some(missing)) if first.figures == Figures::Requested => text::solved_by_size(missing),
         ([only], _) if only.is_exact() => text::solved_one(only.text.clone()),

@@ -188,7 +188,7 @@ fn message_with_its_request_only_has_runs_of_that_size() {
         runs.sort();
         runs.dedup();
         assert_eq!(runs.len(), solutions.len());
-        assert!(headline(&solutions, &message).to_string().contains(missing));
+        assert!(headline(&solutions, &message, false).to_string().contains(missing));
     }
     let text = "CUDA out of memory. Tried to allocate 77.77 GiB.";
     assert_eq!(search(text).expect("a requested size").finish(), []);
