@@ -31,7 +31,7 @@ use std::{
 
 use headroom_protocol::{
     gpu::Gpu,
-    run::{AllowedConfig, Device, Run, RunRequest, RunStatus, Training},
+    run::{AllowedConfig, Device, Run, RunRequest, RunStatus, STOP_MS, Training},
 };
 use headroom_text::{self as text, Text};
 
@@ -51,9 +51,6 @@ use validate::{NewRun, validate_run};
 
 /// Limit of queued runs: enough for a night on a machine with many GPUs, and few enough to list on one page.
 pub const QUEUED_MAX: u64 = 64;
-/// Time in milliseconds for a stopping run to finish its iteration and save. A repeated request after that time ends
-/// the run at once.
-pub const STOP_MS: u64 = 30_000;
 /// Limit of a run's name, in characters.
 const NAME_CHARS_MAX: usize = 60;
 

@@ -11,6 +11,10 @@ pub use status::RunStatus;
 
 use super::message::{self, Message};
 
+/// Time in milliseconds for a stopping run to finish its iteration and save. A repeated request after that time ends the
+/// run at once.
+pub const STOP_MS: u64 = 30_000;
+
 /// The known state of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Run {

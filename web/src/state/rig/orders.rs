@@ -1,7 +1,7 @@
 //! Runs that the agent starts for the page: the possible orders, the actions on a run, and the state of each button
 //! press.
 
-use headroom_protocol::run::{Cause, Device, Run, RunRequest, RunStatus, Training};
+use headroom_protocol::run::{Cause, Device, Run, RunRequest, RunStatus, STOP_MS, Training};
 
 use super::{
     Rig, ShownRun,
@@ -15,9 +15,6 @@ use crate::{
 
 /// The most remembered presses: one per run, and the start button's.
 const PRESSES_MAX: usize = 32;
-/// The time in milliseconds that the agent grants a stopping run to finish its iteration and save. A second request
-/// after it ends the run immediately.
-const STOP_MS: u64 = 30_000;
 /// The name of the device that is not a GPU.
 const CPU: &str = "cpu";
 /// The name of the start button's press; a run's press has its id.
