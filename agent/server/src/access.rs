@@ -12,7 +12,6 @@ pub mod token_file;
 
 use std::{
     collections::HashMap,
-    io,
     net::IpAddr,
     path::Path,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -20,12 +19,10 @@ use std::{
 };
 
 use headroom_protocol::Scope;
-use headroom_text::{self as text, Text};
 use subtle::ConstantTimeEq;
-use thiserror::Error;
 use tokio::{sync::watch, time::Instant};
 
-use error::{FileError, TokenError};
+use error::{AccessError, FileError, TokenError};
 use file::{AccessFile, FileStamp};
 use headroom_agent_core::{
     clock::now_ms,
@@ -51,39 +48,6 @@ pub struct AccessGrant {
     hash: Hash,
     /// The permissions of the token.
     pub scope: Scope,
-}
-
-/// The reason why access is refused.
-#[derive(Debug, Error)]
-#[error("{}", self.text())]
-pub enum AccessError {
-    /// The token is unknown or revoked.
-    BadToken,
-    /// Too many failed attempts.
-    TooManyFailures,
-    /// Too many requests.
-    TooManyRequests,
-    /// The code is unknown, used, or expired.
-    BadCode,
-    /// The device's name is invalid.
-    Name(TokenError),
-    /// The file cannot be read or written.
-    File(FileError),
-}
-
-impl AccessError {
-    /// Returns the message of the error.
-    #[must_use]
-    pub fn text(&self) -> Text {
-        match self {
-            Self::BadToken => text::BAD_TOKEN.into(),
-            Self::TooManyFailures => text::TOO_MANY_FAILURES.into(),
-            Self::TooManyRequests => text::TOO_MANY_REQUESTS.into(),
-            Self::BadCode => text::BAD_CODE.into(),
-            Self::Name(error) => text::as_is(error.to_string()),
-            Self::File(error) => text::as_is(format!("Tokens cannot be kept: {error}")),
-        }
-    }
 }
 
 #[derive(Debug)]
@@ -308,12 +272,6 @@ impl Access {
             }
             Ok::<_, FileError>(())
         })
-    }
-}
-
-impl From<io::Error> for AccessError {
-    fn from(error: io::Error) -> Self {
-        Self::File(FileError::Random(error))
     }
 }
 

@@ -15,7 +15,7 @@ use headroom_text as text;
 use serde_json::json;
 
 use super::{
-    access::AccessError,
+    access::error::AccessError,
     assets::AssetError,
     host::{HostError, OriginError},
     request_id::RequestId,

@@ -30,7 +30,7 @@ use tracing::{Instrument, Span};
 
 use super::{
     Peer, State,
-    access::{AccessError, AccessGrant, network},
+    access::{AccessGrant, error::AccessError, network},
     archive::{RUNS_IN_HELLO, asked},
     audience::Audience,
     authorization::check_query,

@@ -1,9 +1,52 @@
-//! The error of a history file.
+//! Errors of history: why a request fails, and why the file is unusable.
 
 use std::io;
 
 use headroom_text::{self as text, Text};
 use rusqlite::ErrorCode;
+
+/// Why a request to the store failed.
+#[derive(Debug, thiserror::Error)]
+#[error("{}", self.text())]
+pub enum Error {
+    /// No run has this ID.
+    NoRun(String),
+    /// Several runs have this name or ID prefix; the second field lists some of them.
+    Ambiguous(String, String),
+    /// The run has not ended, so it can be neither deleted nor restarted.
+    NotEnded(String),
+    /// The run has ended, so it cannot be stopped.
+    HasEnded(String),
+    /// The agent did not start the run.
+    NotOurs(String),
+    /// The queue already contains the maximum number of runs.
+    QueueFull(u64),
+    /// No active alert belongs to this event.
+    NoAlert(u64),
+    /// The settings changed in the meantime.
+    Changed,
+    /// The file cannot be read or written.
+    Unusable(Text),
+}
+
+impl Error {
+    /// Returns the reason as a text.
+    pub fn text(&self) -> Text {
+        match self {
+            Self::NoRun(run) => text::run_none(run.as_str()),
+            Self::Ambiguous(name, runs) => {
+                text::as_is(format!("several runs are called {name}, or their numbers begin so: {runs}"))
+            }
+            Self::NotEnded(run) => text::run_not_ended(run.as_str()),
+            Self::HasEnded(run) => text::run_has_ended(run.as_str()),
+            Self::NotOurs(run) => text::run_not_ours(run.as_str()),
+            Self::QueueFull(n) => text::queue_full(*n),
+            Self::NoAlert(event) => text::no_such_alert(*event),
+            Self::Changed => text::as_is("the settings were changed elsewhere meanwhile"),
+            Self::Unusable(why) => text::history_unusable(why.clone()),
+        }
+    }
+}
 
 /// The reason why a history file is unusable.
 #[derive(Debug, thiserror::Error)]

@@ -1,13 +1,53 @@
-//! Errors of the tokens and of their file.
+//! Errors of access: of a request, of a change of the tokens, and of their file.
 
 use std::{io, path::PathBuf};
 
+use headroom_text::{self as text, Text};
 use thiserror::Error;
 
 /// The maximum number of tokens. Each request is compared with all of them.
 pub const TOKENS_MAX: usize = 256;
 /// The maximum length of a device's name in characters.
 pub const NAME_CHARS_MAX: usize = 64;
+
+/// The reason why access is refused.
+#[derive(Debug, Error)]
+#[error("{}", self.text())]
+pub enum AccessError {
+    /// The token is unknown or revoked.
+    BadToken,
+    /// Too many failed attempts.
+    TooManyFailures,
+    /// Too many requests.
+    TooManyRequests,
+    /// The code is unknown, used, or expired.
+    BadCode,
+    /// The device's name is invalid.
+    Name(TokenError),
+    /// The file cannot be read or written.
+    File(FileError),
+}
+
+impl AccessError {
+    /// Returns the message of the error.
+    #[must_use]
+    pub fn text(&self) -> Text {
+        match self {
+            Self::BadToken => text::BAD_TOKEN.into(),
+            Self::TooManyFailures => text::TOO_MANY_FAILURES.into(),
+            Self::TooManyRequests => text::TOO_MANY_REQUESTS.into(),
+            Self::BadCode => text::BAD_CODE.into(),
+            Self::Name(error) => text::as_is(error.to_string()),
+            Self::File(error) => text::as_is(format!("Tokens cannot be kept: {error}")),
+        }
+    }
+}
+
+impl From<io::Error> for AccessError {
+    fn from(error: io::Error) -> Self {
+        Self::File(FileError::Random(error))
+    }
+}
 
 /// The reason why a change is refused.
 #[derive(Debug, PartialEq, Eq, Error)]
