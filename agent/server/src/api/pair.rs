@@ -15,7 +15,7 @@ use headroom_agent_core::logging;
 /// The body of the request.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct QueryParameters {
+struct PairingBody {
     code: String,
     name: String,
 }
@@ -26,7 +26,7 @@ pub async fn pair(
     Peer(from): Peer,
     request: Request,
 ) -> Result<Json<NewToken>, ApiError> {
-    let QueryParameters { code, name } = json(request).await?;
+    let PairingBody { code, name } = json(request).await?;
     let access = state.access.clone();
     let paired = blocking(move || access.pair(&code, &name, from)).await??;
     tracing::info!(target: logging::ACCESS, scope = ?paired.scope, "a device was paired");

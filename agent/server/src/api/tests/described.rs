@@ -104,7 +104,7 @@ async fn bodies_have_the_keys_and_bounds_that_are_described() {
             body.as_object_mut().expect("an object").remove(required);
             assert_eq!(send(method, path, &body).await.status, 400, "{path} without {required}");
         }
-        // The foreman and the token book check the names of runs and devices.
+        // The run manager and the token file check the names of runs and devices.
         if path != "/api/settings" {
             continue;
         }
