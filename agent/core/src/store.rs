@@ -46,7 +46,7 @@ use crate::{
     platform::Process,
 };
 pub use alerts::StoredAlert;
-pub use archive::{Archive, ArchivedGpu, StopRequest};
+pub use archive::{Archive, ArchivedGpu, StopOutcome, StopRequest};
 pub use backup::BackupError;
 pub use error::Error;
 use file::HistoryFile;

@@ -42,7 +42,7 @@ use headroom_agent_core::{
     clock::now_ms,
     logging::RUNS,
     platform::{self, Process},
-    store::{Archive, StopRequest, Store},
+    store::{self, Archive, StopRequest, Store},
 };
 use headroom_train::{checkpoint, device::DeviceSpec, stop};
 use headroom_watch::{new_id, run_folder};
@@ -92,6 +92,8 @@ struct RunManagerState {
     waker: SchedulerWaker,
     /// Watchers that this agent started, by run.
     children: Mutex<BTreeMap<String, Child>>,
+    /// Times of delivered stop requests that the history does not contain yet, by run.
+    unrecorded_stops: Mutex<BTreeMap<String, u64>>,
 }
 
 impl RunManager {
@@ -111,6 +113,7 @@ impl RunManager {
             driver: CudaProbe::default(),
             waker,
             children: Mutex::default(),
+            unrecorded_stops: Mutex::default(),
         }))
     }
 
@@ -180,7 +183,9 @@ impl RunManager {
     }
 
     /// Stops a run after its iteration and a checkpoint. Removes a queued run. A second request ends the run at once;
-    /// within 30 s after the first it has no effect. This needs no training folder. A request that fails leaves no trace.
+    /// within 30 s after the first it has no effect. This needs no training folder.
+    ///
+    /// A request that fails has no effect and no record. A delivered request succeeds, even if history cannot record it.
     ///
     /// # Errors
     /// The run does not exist, was not started by the agent, or has ended. History cannot be used, or the run's
@@ -193,13 +198,23 @@ impl RunManager {
             stop_orphan(&own_folder(&run)?)?;
             return Ok(run);
         }
-        inner.archive.stop(id, now_ms, |StopRequest { watcher, first_ms }| match first_ms {
-            Some(first_ms) if now_ms.saturating_sub(first_ms) < STOP_MS => Ok(()),
-            _ => inner.request_stop(&run, watcher.as_ref(), first_ms.is_some()),
+        let outcome = inner.archive.stop(id, now_ms, |StopRequest { watcher, first_ms }| {
+            let first_ms = first_ms.or_else(|| inner.unrecorded_stops().get(id).copied());
+            match first_ms {
+                Some(first_ms) if now_ms.saturating_sub(first_ms) < STOP_MS => {}
+                _ => inner.request_stop(&run, watcher.as_ref(), first_ms.is_some())?,
+            }
+            inner.unrecorded_stops().entry(id.to_owned()).or_insert(now_ms);
+            Ok::<_, Error>(())
         })?;
+        if let Some(error) = outcome.unrecorded {
+            tracing::error!(target: RUNS, run = id, %error, "a run was requested to stop, which history does not record");
+        } else {
+            inner.unrecorded_stops().remove(id);
+            tracing::info!(target: RUNS, run = id, "a run was requested to stop");
+        }
         inner.waker.ring();
-        tracing::info!(target: RUNS, run = id, "a run was requested to stop");
-        Ok(inner.archive.run(id)?)
+        Ok(outcome.run)
     }
 
     /// Queues a run again. It resumes from its checkpoint; without one, it starts over with the same settings.
@@ -213,7 +228,7 @@ impl RunManager {
         let run = inner.archive.run(id)?;
         let folder = own_folder(&run)?;
         if !run.status.has_ended() {
-            return Err(headroom_agent_core::store::Error::NotEnded(id.to_owned()).into());
+            return Err(store::Error::NotEnded(id.to_owned()).into());
         }
         if folder.parent() != Some(allowed.root()) {
             return Err(Error::Elsewhere { folder });
@@ -230,6 +245,7 @@ impl RunManager {
         can_train(&inner.devices(), order.device.as_deref().unwrap_or_default())?;
         let command = inner.words(allowed, &folder, &order, is_saved)?;
         let run = inner.archive.queue_again(id, command, QUEUED_MAX, now_ms())?;
+        inner.unrecorded_stops().remove(id);
         tracing::info!(target: RUNS, run = id, "a run was queued to resume");
         inner.waker.ring();
         Ok(run)
@@ -255,6 +271,7 @@ impl RunManager {
     /// # Errors
     /// The run's directory cannot be removed.
     pub fn deleted(&self, run: &Run) -> Result<(), Error> {
+        self.0.unrecorded_stops().remove(&run.id);
         deleted(&self.0.data, run)
     }
 }
@@ -269,6 +286,11 @@ impl RunManagerState {
     fn children(&self) -> MutexGuard<'_, BTreeMap<String, Child>> {
         // The map is consistent even after a panic.
         self.children.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn unrecorded_stops(&self) -> MutexGuard<'_, BTreeMap<String, u64>> {
+        // The map is consistent even after a panic.
+        self.unrecorded_stops.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Requests that a run stops. Sends a signal to its watcher; where that is not possible, writes the file that the
@@ -369,7 +391,7 @@ pub fn deleted(data: &Path, run: &Run) -> Result<(), Error> {
 /// Directory of a run that the agent started, from its command. A directory with an unexpected name is neither read nor
 /// removed.
 fn own_folder(run: &Run) -> Result<PathBuf, Error> {
-    let not_ours = || Error::Store(headroom_agent_core::store::Error::NotOurs(run.id.clone()));
+    let not_ours = || Error::Store(store::Error::NotOurs(run.id.clone()));
     let folder = out_dir(run).filter(|_| run.order.is_some()).ok_or_else(not_ours)?;
     let root = folder.parent().ok_or_else(not_ours)?;
     if run_dir::of_run(root, &run.id) == folder && folder.is_absolute() { Ok(folder) } else { Err(not_ours()) }

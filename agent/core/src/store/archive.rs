@@ -30,7 +30,7 @@ use super::{
     rows, samples,
 };
 
-pub use run_queue::StopRequest;
+pub use run_queue::{StopOutcome, StopRequest};
 
 /// Maximum number of telemetry moments per request: all that is kept at full rate.
 const MOMENTS_MAX: usize = 36_000;
@@ -327,14 +327,17 @@ impl Archive {
         visit().map_err(|trouble| self.unusable(&trouble))
     }
 
-    fn change<T>(&self, change: impl FnOnce(&mut Connection) -> Result<T, ChangeError>) -> Result<T, Error> {
+    fn change<T, E: From<Error>>(
+        &self,
+        change: impl FnOnce(&mut Connection) -> Result<T, ChangeError<E>>,
+    ) -> Result<T, E> {
         let visit = || match self.file.visit()? {
             Some(mut connection) => change(&mut connection),
-            None => Err(ChangeError::No(Error::Unusable(text::as_is("nothing was kept in this folder yet")))),
+            None => Err(ChangeError::No(Error::Unusable(text::as_is("nothing was kept in this folder yet")).into())),
         };
         visit().map_err(|refused| match refused {
             ChangeError::No(error) => error,
-            ChangeError::Trouble(trouble) => self.unusable(&trouble),
+            ChangeError::Trouble(trouble) => self.unusable(&trouble).into(),
         })
     }
 
@@ -366,14 +369,14 @@ fn happened(transaction: &Transaction<'_>, run: Option<&str>, what: &EventKind, 
 }
 
 /// Why a change was not made.
-enum ChangeError {
+enum ChangeError<E = Error> {
     /// The change is not permitted.
-    No(Error),
+    No(E),
     /// The change is not possible.
     Trouble(FileUnusable),
 }
 
-impl<T: Into<FileUnusable>> From<T> for ChangeError {
+impl<T: Into<FileUnusable>, E> From<T> for ChangeError<E> {
     fn from(trouble: T) -> Self {
         Self::Trouble(trouble.into())
     }

@@ -11,6 +11,7 @@ mod salvage;
 mod slow;
 #[cfg(target_os = "linux")]
 mod small_disk;
+mod stop;
 mod threads;
 mod version_7;
 

@@ -5,7 +5,7 @@ use std::{
     time::{Instant, SystemTime},
 };
 
-use headroom_protocol::message::Message;
+use headroom_protocol::{event::EventKind, message::Message};
 use tempfile::TempDir;
 
 use super::*;
@@ -324,6 +324,25 @@ fn stop_that_cannot_be_delivered_is_not_recorded() {
     // If the refused requests were recorded, this one would count as a repetition without effect.
     place.run_manager.stop(&run.id).expect("it runs");
     assert_eq!(fs::read(run_dir::stop(&folder)).expect("it is there"), b"");
+}
+
+/// As after a stop whose record could not be committed: the agent remembers that it delivered the request.
+#[test]
+fn delivered_stop_without_a_record_counts_as_the_first() {
+    let place = TestData::new();
+    let archive = place.store.archive();
+    for (passed_ms, content) in [(0, None), (STOP_MS, Some(&b"now"[..]))] {
+        let run = place.order(&of("fox.py")).expect("there is room");
+        archive.claim(&run.id, None, 1).expect("history");
+        let inner = &place.run_manager.0;
+        inner.unrecorded_stops().insert(run.id.clone(), now_ms() - passed_ms);
+        place.run_manager.stop(&run.id).expect("it runs");
+        let file = run_dir::stop(&own_folder(&run).expect("a folder"));
+        assert_eq!(fs::read(&file).ok().as_deref(), content, "{passed_ms} ms later");
+        assert!(inner.unrecorded_stops().is_empty(), "now it is recorded");
+        let stopping = archive.events(Some(&run.id), 0, 100).expect("history");
+        assert_eq!(stopping.iter().filter(|event| event.what == EventKind::RunStopping).count(), 1);
+    }
 }
 
 #[test]

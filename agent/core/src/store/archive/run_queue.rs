@@ -23,6 +23,15 @@ pub struct StopRequest {
     pub first_ms: Option<u64>,
 }
 
+/// Outcome of a stop request that takes effect.
+#[derive(Debug)]
+pub struct StopOutcome<E> {
+    /// The run after the request.
+    pub run: Run,
+    /// Why the record of the request could not be committed, although the request was delivered.
+    pub unrecorded: Option<E>,
+}
+
 impl Archive {
     /// Returns the agent's queued runs in their order.
     ///
@@ -66,35 +75,48 @@ impl Archive {
             }
             has_room(transaction, n_max)?;
             happened(transaction, Some(id), &EventKind::RunCommand { command }, now_ms)?;
-            status(transaction, id, RunStatus::Queued, now_ms)
+            Ok(status(transaction, id, RunStatus::Queued, now_ms)?)
         })?;
         self.run(id)
     }
 
-    /// Stops a run. A queued run ends immediately. `deliver` sends the request to a running one; the request is recorded
-    /// only if that succeeds, and concurrent requests are delivered one after the other.
+    /// Stops a run. A queued run ends immediately. `deliver` sends the request to a running one, and concurrent requests
+    /// are delivered one after the other. The request is recorded in a transaction that is committed after delivery, so
+    /// a request that is not delivered leaves no record. Once it is delivered, the outcome is a success even if the
+    /// commit fails.
     ///
     /// # Errors
-    /// The run does not exist, is not the agent's or has ended, history cannot be written, or `deliver` fails.
+    /// The run does not exist, is not the agent's or has ended, history cannot be read or written, or `deliver` fails.
+    /// The request has no effect then.
     pub fn stop<E: From<Error>>(
         &self,
         id: &str,
         now_ms: u64,
         deliver: impl FnOnce(StopRequest) -> Result<(), E>,
-    ) -> Result<(), E> {
-        self.change_training(id, |transaction, run, training| {
+    ) -> Result<StopOutcome<E>, E> {
+        let mut delivered = None;
+        let committed = self.change_training(id, |transaction, run, training| {
             if run.status.has_ended() {
-                return Err(ChangeError::No(Error::HasEnded(id.to_owned())));
+                return Err(ChangeError::No(Error::HasEnded(id.to_owned()).into()));
             }
             if training.is_queued {
-                return status(transaction, id, RunStatus::unqueued(), now_ms).map(Ok);
+                status(transaction, id, RunStatus::unqueued(), now_ms)?;
+                return current(transaction, id);
             }
-            let delivered = deliver(StopRequest { watcher: training.watcher, first_ms: training.stopping_ms });
-            if delivered.is_ok() && training.stopping_ms.is_none() {
+            if training.stopping_ms.is_none() {
                 happened(transaction, Some(id), &EventKind::RunStopping, now_ms)?;
             }
-            Ok(delivered)
-        })?
+            let run = current(transaction, id)?;
+            let request = StopRequest { watcher: training.watcher, first_ms: training.stopping_ms };
+            deliver(request).map_err(ChangeError::No)?;
+            delivered = Some(run.clone());
+            Ok(run)
+        });
+        match (committed, delivered) {
+            (Ok(run), _) => Ok(StopOutcome { run, unrecorded: None }),
+            (Err(error), Some(run)) => Ok(StopOutcome { run, unrecorded: Some(error) }),
+            (Err(error), None) => Err(error),
+        }
     }
 
     /// Removes a run from the queue for its watcher, which starts the run. Returns the run, or `None` if it is not
@@ -113,7 +135,7 @@ impl Archive {
     /// # Errors
     /// The run does not exist or is not the agent's, or history cannot be written.
     pub fn not_started(&self, id: &str, code: i32, now_ms: u64) -> Result<(), Error> {
-        self.change_training(id, |transaction, _, _| status(transaction, id, RunStatus::exited(code), now_ms))
+        self.change_training(id, |transaction, _, _| Ok(status(transaction, id, RunStatus::exited(code), now_ms)?))
     }
 
     /// Records why one of the agent's runs ends.
@@ -125,21 +147,19 @@ impl Archive {
         self.change_training(id, |transaction, _, _| Ok(happened(transaction, Some(id), &what, now_ms)?))
     }
 
-    fn change_training<T>(
+    fn change_training<T, E: From<Error>>(
         &self,
         id: &str,
-        change: impl FnOnce(&Transaction<'_>, Run, Training) -> Result<T, ChangeError>,
-    ) -> Result<T, Error> {
+        change: impl FnOnce(&Transaction<'_>, Run, Training) -> Result<T, ChangeError<E>>,
+    ) -> Result<T, E> {
         if self.file.identity().is_none() {
-            return Err(Error::NoRun(id.to_owned()));
+            return Err(Error::NoRun(id.to_owned()).into());
         }
         self.change(|connection| {
             let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-            let Some(run) = events::standing(&transaction, id)? else {
-                return Err(ChangeError::No(Error::NoRun(id.to_owned())));
-            };
+            let run = current(&transaction, id)?;
             let Some(training) = run_queue::training(&transaction, id)? else {
-                return Err(ChangeError::No(Error::NotOurs(id.to_owned())));
+                return Err(ChangeError::No(Error::NotOurs(id.to_owned()).into()));
             };
             let changed = change(&transaction, run, training)?;
             transaction.commit()?;
@@ -152,6 +172,11 @@ fn has_room(transaction: &Transaction<'_>, n_max: u64) -> Result<(), ChangeError
     if run_queue::n_queued(transaction)? >= n_max { Err(ChangeError::No(Error::QueueFull(n_max))) } else { Ok(()) }
 }
 
-fn status(transaction: &Transaction<'_>, id: &str, status: RunStatus, now_ms: u64) -> Result<(), ChangeError> {
-    Ok(happened(transaction, Some(id), &EventKind::RunStatus { status, energy_joules: None }, now_ms)?)
+/// Returns the run as the transaction sees it.
+fn current<E: From<Error>>(transaction: &Transaction<'_>, id: &str) -> Result<Run, ChangeError<E>> {
+    events::standing(transaction, id)?.ok_or_else(|| ChangeError::No(Error::NoRun(id.to_owned()).into()))
+}
+
+fn status(transaction: &Transaction<'_>, id: &str, status: RunStatus, now_ms: u64) -> rusqlite::Result<()> {
+    happened(transaction, Some(id), &EventKind::RunStatus { status, energy_joules: None }, now_ms)
 }
