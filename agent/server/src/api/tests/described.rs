@@ -169,6 +169,47 @@ async fn each_described_query_parameter_is_read() {
     assert_eq!(n_parameters, 8);
     // The parameter belongs to GET.
     let answer = server.asked("POST", "/api/runs?limit=5", &server.place.control).await;
-    assert!(answer.status == 400 && answer.body.contains("this takes nothing there"), "{answer:?}");
+    assert!(answer.status == 400 && answer.body.contains("this path accepts: none"), "{answer:?}");
     server.stop().await;
+}
+
+/// One rule of each kind.
+const RULES: [Alert; 5] = [
+    Alert::TemperatureAbove { celsius: 85 },
+    Alert::MemoryAbove { percent: 95 },
+    Alert::NoProgress { minutes: 10 },
+    Alert::GpuLost,
+    Alert::RunFailed,
+];
+
+#[test]
+fn every_rule_has_its_fields_in_the_description() {
+    // This match does not compile until a new kind of rule is added to the list.
+    let place = |rule: &Alert| match rule {
+        Alert::TemperatureAbove { .. } => 0,
+        Alert::MemoryAbove { .. } => 1,
+        Alert::NoProgress { .. } => 2,
+        Alert::GpuLost => 3,
+        Alert::RunFailed => 4,
+    };
+    let schemas = &description()["components"]["schemas"];
+    let alert = &schemas["Alert"];
+    assert_eq!(alert["discriminator"]["propertyName"], "on");
+    let mapping = alert["discriminator"]["mapping"].as_object().expect("a mapping");
+    assert_eq!((mapping.len(), alert["oneOf"].as_array().map(Vec::len)), (RULES.len(), Some(RULES.len())));
+    for (at, rule) in RULES.iter().enumerate() {
+        assert_eq!(place(rule), at);
+        let rule = serde_json::to_value(rule).expect("JSON");
+        let on = rule["on"].as_str().expect("a name");
+        let reference = mapping[on].as_str().expect("a reference");
+        assert!(alert["oneOf"].as_array().is_some_and(|list| list.iter().any(|one| one["$ref"] == reference)), "{on}");
+        let schema = &schemas[reference.strip_prefix("#/components/schemas/").expect("a schema of ours")];
+        assert_eq!(schema["properties"]["on"]["const"], on);
+        let fields: Vec<&String> = rule.as_object().expect("an object").keys().collect();
+        let described: Vec<&String> = schema["properties"].as_object().expect("properties").keys().collect();
+        assert_eq!(fields, described, "{on}");
+        let required: Vec<&str> =
+            schema["required"].as_array().expect("names").iter().filter_map(Value::as_str).collect();
+        assert!(fields.iter().all(|field| required.contains(&field.as_str())), "{on}");
+    }
 }
