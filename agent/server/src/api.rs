@@ -47,8 +47,33 @@ const BODY_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// Returns the method and path of each route, for tests of all routes.
 #[cfg(test)]
-pub fn routes_for_tests() -> impl Iterator<Item = (&'static str, &'static str)> {
-    ROUTES.iter().map(|route| (route.method, route.path))
+pub struct TestRoute {
+    /// The method.
+    pub method: &'static str,
+    /// The path, with valid values for its parameters.
+    pub path: String,
+    /// The scope of the token that the route requires, if any.
+    pub scope: Option<headroom_protocol::Scope>,
+    /// Whether a response contains runs or their events, according to the description.
+    pub has_run_data: bool,
+}
+
+/// Returns all routes, for tests of all routes.
+#[cfg(test)]
+pub fn routes_for_tests() -> Vec<TestRoute> {
+    let described: serde_json::Value = serde_json::from_str(routes::description()).unwrap_or_default();
+    let routes = ROUTES.iter().map(|route| {
+        let responses = &described["paths"][route.path][route.method.to_lowercase()]["responses"];
+        let scope = if let RouteRequirement::Token(scope) = route.needs { Some(scope) } else { None };
+        let has = |name: &str| responses.to_string().contains(&format!("#/components/schemas/{name}\""));
+        TestRoute {
+            method: route.method,
+            path: route.path.replace("{id}", "ab").replace("{event}", "7"),
+            scope,
+            has_run_data: has("Run") || has("Event"),
+        }
+    });
+    routes.collect()
 }
 
 /// Returns the router of the table.

@@ -12,7 +12,10 @@ use tokio::{
 use tokio_tungstenite::tungstenite::Message;
 
 use super::talk::{PATIENCE, Server, hello, said};
-use crate::connection::HEAD_BYTES_MAX;
+use crate::{
+    api::{TestRoute, routes_for_tests},
+    connection::HEAD_BYTES_MAX,
+};
 
 /// A precondition that any settings meet.
 pub const ANY: &str = "If-Match: *";
@@ -70,21 +73,12 @@ async fn no_foreign_page_asks_or_pairs() {
     let bearer = format!("Authorization: Bearer {}", server.place.control);
     for origin in ["null", "http://evil.example", "https://127.0.0.1"] {
         let lines = [bearer.as_str(), &format!("Origin: {origin}")];
-        for path in [
-            "/api/rig",
-            "/api/runs",
-            "/api/training",
-            "/api/runs/ab/checkpoint",
-            "/api/tokenizers/gpt2",
-            "/api/settings",
-            "/metrics",
-        ] {
-            let answer = server.request("GET", path, &lines).await;
-            assert_eq!(answer.status, 403, "{path} {origin}");
+        for TestRoute { method, path, .. } in routes_for_tests() {
+            let answer = server.sent(method, &path, &lines, r#"{"alerts":[]}"#).await;
+            assert_eq!(answer.status, 403, "{method} {path} {origin}");
             assert!(answer.body.contains("foreign_origin"), "{answer:?}");
             assert_eq!(answer.header("access-control-allow-origin"), "");
         }
-        assert_eq!(server.sent("PUT", "/api/settings", &lines, r#"{"alerts":[]}"#).await.status, 403);
         let preflight = [lines[1], "Access-Control-Request-Method: PUT"];
         let answer = server.request("OPTIONS", "/api/settings", &preflight).await;
         assert_eq!((answer.status, answer.header("access-control-allow-origin")), (405, ""));
@@ -97,13 +91,15 @@ async fn no_foreign_page_asks_or_pairs() {
 async fn a_token_counts_only_where_it_belongs() {
     let server = Server::start().await;
     let token = &server.place.control;
-    for path in ["/api/rig", "/api/runs?limit=1", "/metrics", "/ws"] {
+    let routes = routes_for_tests().into_iter().map(|route| (route.method, route.path));
+    let others = ["/api/runs?limit=1", "/ws"].map(|path| ("GET", path.to_owned()));
+    for (method, path) in routes.chain(others) {
         for name in ["token", "access_token", "TOKEN", "auth"] {
             let query = if path.contains('?') { '&' } else { '?' };
             let path = format!("{path}{query}{name}={token}");
             let lines = [&format!("Origin: {}", server.origin()), &format!("Authorization: Bearer {token}")];
-            let answer = server.request("GET", &path, &lines.map(String::as_str)).await;
-            assert_eq!(answer.status, 400, "{path}");
+            let answer = server.request(method, &path, &lines.map(String::as_str)).await;
+            assert_eq!(answer.status, 400, "{method} {path}");
             assert!(answer.body.contains("token_in_query") && !answer.body.contains(token.as_str()), "{answer:?}");
         }
     }
@@ -206,10 +202,15 @@ async fn view_scope_cannot_change_anything() {
         vec![&bearer, "X-HTTP-Method-Override: GET"],
         vec![&bearer, "X-Forwarded-For: 127.0.0.1"],
     ] {
-        for (method, path) in [("PUT", "/api/settings"), ("DELETE", "/api/runs/ab"), ("DELETE", "/api/alerts/7")] {
-            let answer = server.sent(method, path, &lines, body).await;
-            assert_eq!(answer.status, 403, "{method} {path} {lines:?}");
-            assert!(answer.body.contains("\"scope\""), "{answer:?}");
+        for TestRoute { method, path, scope, .. } in routes_for_tests() {
+            let answer = server.sent(method, &path, &lines, body).await;
+            if scope == Some(Scope::Control) {
+                assert_eq!(answer.status, 403, "{method} {path} {lines:?}");
+                assert!(answer.body.contains("\"scope\""), "{answer:?}");
+            } else {
+                // A route that changes something needs the scope. Pairing has its own requirement.
+                assert!(method == "GET" || path == "/api/pair", "{method} {path} needs no scope");
+            }
         }
     }
     let overridden = [bearer.as_str(), "X-HTTP-Method-Override: DELETE"];
@@ -222,8 +223,9 @@ async fn view_scope_cannot_change_anything() {
 #[tokio::test]
 async fn page_cannot_be_framed() {
     let server = Server::start().await;
-    for path in ["/", "/rig", "/api/rig", "/api/openapi.json", "/metrics", "/ws", "/api/pair"] {
-        let answer = server.asked("GET", path, &server.place.view).await;
+    let others = ["/", "/rig", "/ws"].map(str::to_owned);
+    for path in routes_for_tests().into_iter().map(|route| route.path).chain(others) {
+        let answer = server.asked("GET", &path, &server.place.view).await;
         assert!(answer.header("content-security-policy").ends_with("frame-ancestors 'none'"), "{path}: {answer:?}");
         assert_eq!(answer.header("cross-origin-resource-policy"), "same-origin", "{path}");
         assert_eq!(answer.header("x-content-type-options"), "nosniff", "{path}");
