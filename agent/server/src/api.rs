@@ -8,6 +8,7 @@ pub mod checkpoint;
 mod export;
 mod openapi;
 mod pair;
+mod path;
 mod query;
 mod requirement;
 mod rig;
@@ -45,7 +46,7 @@ const BODY_BYTES_MAX: usize = 16 * 1024;
 /// The time limit for a body.
 const BODY_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// Returns the method and path of each route, for tests of all routes.
+/// A route of the table, for tests of all routes.
 #[cfg(test)]
 pub struct TestRoute {
     /// The method.

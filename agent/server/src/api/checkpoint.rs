@@ -18,7 +18,7 @@ use std::{
 
 use axum::{
     body::{Body, Bytes},
-    extract::{Path as Named, State as Extract},
+    extract::State as Extract,
     http::{HeaderMap, HeaderValue, StatusCode, header},
     response::{IntoResponse as _, Response},
 };
@@ -32,7 +32,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::{sync::OwnedSemaphorePermit, task::spawn_blocking};
 use tracing::Span;
 
-use super::query;
+use super::path::RunId;
 use crate::{State, archive, audience::Audience, blocking::blocking, error::ApiError, etag, orders};
 use headroom_agent_core::logging::HTTP;
 
@@ -47,11 +47,10 @@ const TAIL_BYTES: u64 = 64;
 /// `GET` and `HEAD /api/runs/{id}/checkpoint`.
 pub async fn answer(
     Extract(state): Extract<Arc<State>>,
-    Named(id): Named<String>,
+    RunId(id): RunId,
     audience: Audience,
     request: HeaderMap,
 ) -> Result<Response, ApiError> {
-    let id = query::run(id)?;
     let run = archive::asked(&state.archive, move |archive| archive.run(&id)).await?;
     if run.order.is_none() {
         return Err(ApiError::no_checkpoint(text::CHECKPOINT_ELSEWHERE));

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use axum::{
     body::{Body, Bytes},
-    extract::{Path, State as Extract},
+    extract::State as Extract,
     http::{HeaderValue, header},
     response::Response,
 };
 use futures_util::stream::try_unfold;
 use tracing::{Instrument, Span};
 
-use super::query;
+use super::path::RunId;
 use crate::{
     State,
     archive::{Archive, asked},
@@ -27,8 +27,7 @@ enum NextPart {
 }
 
 /// `GET /api/runs/{id}/export.csv`. The table is streamed, so memory use does not depend on the length of the run.
-pub async fn csv(Extract(state): Extract<Arc<State>>, Path(id): Path<String>) -> Result<Response, ApiError> {
-    let id = query::run(id)?;
+pub async fn csv(Extract(state): Extract<Arc<State>>, RunId(id): RunId) -> Result<Response, ApiError> {
     let run = id.clone();
     asked(&state.archive, move |archive| archive.run(&run)).await?;
     let name = format!("attachment; filename=\"headroom-{id}.csv\"");

@@ -9,8 +9,6 @@ use headroom_protocol::{gpu::Gpu, metric::Group};
 use crate::error::ApiError;
 use headroom_agent_core::store::ArchivedGpu;
 
-/// The maximum length of a run's identifier; the agent's have 16 characters.
-const RUN_CHARS_MAX: usize = 64;
 /// The maximum length of a GPU's UUID; NVML's buffer has 96 bytes.
 const GPU_CHARS_MAX: usize = 96;
 /// The maximum length of a value that a refusal repeats, in characters.
@@ -102,15 +100,6 @@ impl QueryParameters {
             n => Err(ApiError::bad_request(format!("{name} must be {expected}, not {n}."))),
         }
     }
-}
-
-/// Returns a run's identifier.
-///
-/// # Errors
-/// The identifier is invalid.
-pub fn run(id: String) -> Result<String, ApiError> {
-    let fits = (1..=RUN_CHARS_MAX).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
-    if fits { Ok(id) } else { Err(ApiError::bad_request("A run's ID has letters and digits only.")) }
 }
 
 /// Returns the requested GPU as given: a UUID, or the index of a present GPU.

@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
-use axum::{
-    Json,
-    extract::{Path, State as Extract},
-    http::StatusCode,
-};
+use axum::{Json, extract::State as Extract, http::StatusCode};
 use headroom_protocol::{event::Event, run::Run};
 
-use super::query::{self, QueryParameters, RawQuery};
+use super::{
+    path::RunId,
+    query::{QueryParameters, RawQuery},
+};
 use crate::{State, archive::asked, audience::Audience, error::ApiError, orders};
 
 /// The default number of runs.
@@ -34,9 +33,8 @@ pub async fn list(
 pub async fn one(
     Extract(state): Extract<Arc<State>>,
     audience: Audience,
-    Path(id): Path<String>,
+    RunId(id): RunId,
 ) -> Result<Json<Run>, ApiError> {
-    let id = query::run(id)?;
     Ok(Json(audience.shown(asked(&state.archive, move |archive| archive.run(&id)).await?)))
 }
 
@@ -44,10 +42,9 @@ pub async fn one(
 pub async fn events(
     Extract(state): Extract<Arc<State>>,
     audience: Audience,
-    Path(id): Path<String>,
+    RunId(id): RunId,
     query: RawQuery,
 ) -> Result<Json<Vec<Event>>, ApiError> {
-    let id = query::run(id)?;
     let asked_for = QueryParameters::read(query)?;
     let after = asked_for.number("after", "the number of an event")?.unwrap_or(0);
     let n = usize::try_from(asked_for.count("limit", EVENTS_MAX, EVENTS_MAX)?).unwrap_or(usize::MAX);
@@ -60,8 +57,7 @@ pub async fn events(
 }
 
 /// `DELETE /api/runs/{id}`.
-pub async fn delete(Extract(state): Extract<Arc<State>>, Path(id): Path<String>) -> Result<StatusCode, ApiError> {
-    let id = query::run(id)?;
+pub async fn delete(Extract(state): Extract<Arc<State>>, RunId(id): RunId) -> Result<StatusCode, ApiError> {
     // The history notifies viewers, as for all events.
     let run = asked(&state.archive, move |archive| {
         let run = archive.run(&id)?;

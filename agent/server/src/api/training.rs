@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use axum::{
     Json,
-    extract::{Path, Request, State as Extract},
+    extract::{Request, State as Extract},
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
 use headroom_protocol::run::{Run, RunRequest, Training};
 use serde::Deserialize;
 
-use super::{json, query};
+use super::{json, path::RunId};
 use crate::{
     State,
     audience::Audience,
@@ -55,9 +55,8 @@ pub async fn order(
 pub async fn stop(
     Extract(state): Extract<Arc<State>>,
     audience: Audience,
-    Path(id): Path<String>,
+    RunId(id): RunId,
 ) -> Result<(StatusCode, Json<Run>), ApiError> {
-    let id = query::run(id)?;
     let run = asked(&state.orders, move |orders| orders.stop(&id)).await?;
     Ok((StatusCode::ACCEPTED, Json(audience.shown(run))))
 }
@@ -66,9 +65,8 @@ pub async fn stop(
 pub async fn resume(
     Extract(state): Extract<Arc<State>>,
     audience: Audience,
-    Path(id): Path<String>,
+    RunId(id): RunId,
 ) -> Result<(StatusCode, Json<Run>), ApiError> {
-    let id = query::run(id)?;
     let run = asked(&state.orders, move |orders| orders.resume(&id)).await?;
     Ok((StatusCode::ACCEPTED, Json(audience.shown(run))))
 }

@@ -266,11 +266,33 @@ async fn no_path_leads_out_of_the_api() {
 }
 
 #[tokio::test]
+async fn invalid_path_parameter_is_refused_as_json() {
+    let server = Server::start().await;
+    let has_parameter = |route: &&TestRoute| ["/ab", "/7"].iter().any(|value| route.path.contains(value));
+    let routes = routes_for_tests();
+    let mut n_refused = 0;
+    for TestRoute { method, path, .. } in routes.iter().filter(has_parameter) {
+        for invalid in ["%ff", "%00", "a%20b", "..%2fab"] {
+            let path = path.replace("/ab", &format!("/{invalid}")).replace("/7", &format!("/{invalid}"));
+            let answer = server.asked(method, &path, &server.place.control).await;
+            assert_eq!((answer.status, answer.header("content-type")), (400, "application/json"), "{method} {path}");
+            assert!(answer.body.contains("\"bad_request\""), "{method} {path}: {answer:?}");
+            n_refused += 1;
+        }
+    }
+    assert!(n_refused > 0);
+    is_well(&server).await;
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn oversized_request_is_refused() {
     let server = Server::start().await;
     let bearer = format!("Authorization: Bearer {}", server.place.control);
     let long = "x".repeat(4 * HEAD_BYTES_MAX);
-    assert_eq!(server.request("GET", "/api/rig", &[&bearer, &format!("X-Long: {long}")]).await.status, 431);
+    let refused = server.request("GET", "/api/rig", &[&bearer, &format!("X-Long: {long}")]).await;
+    // The HTTP library refuses it, before any layer of the server.
+    assert_eq!((refused.status, refused.body.as_str(), refused.header("x-request-id")), (431, "", ""));
     let many: Vec<String> = (0..200).map(|i| format!("X-{i}: y")).collect();
     let many: Vec<&str> = many.iter().map(String::as_str).collect();
     assert_eq!(server.request("GET", "/", &many).await.status, 431);
