@@ -2,6 +2,8 @@
 //!
 //! Pages receive HTML, and programs the protocol's JSON body. The path decides which, when the response leaves.
 
+mod code;
+
 use std::fmt::{self, Display};
 
 use axum::{
@@ -22,6 +24,7 @@ use super::{
     secrets,
 };
 use crate::run_manager;
+pub use code::ErrorCode;
 use headroom_agent_core::{logging::HTTP, store};
 
 /// An error response.
@@ -29,79 +32,83 @@ use headroom_agent_core::{logging::HTTP, store};
 pub struct ApiError {
     status: StatusCode,
     /// A stable code for programs.
-    code: &'static str,
+    code: ErrorCode,
     /// A message for people.
     message: Message,
 }
 
 impl ApiError {
-    fn plain(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
+    fn plain(status: StatusCode, code: ErrorCode, message: impl Into<String>) -> Self {
         Self { status, code, message: Message::plain(message) }
     }
 
     /// 400: the request is invalid.
     pub fn bad_request(message: impl Into<String>) -> Self {
-        Self::plain(StatusCode::BAD_REQUEST, "bad_request", message)
+        Self::plain(StatusCode::BAD_REQUEST, ErrorCode::BadRequest, message)
     }
 
     /// 400: a token in the query, where servers would log it.
     pub fn token_in_query() -> Self {
         let message = "Cannot take a token from the address: servers log addresses, and browsers keep them. \
                        Send it as `Authorization: Bearer TOKEN`.";
-        Self::plain(StatusCode::BAD_REQUEST, "token_in_query", message)
+        Self::plain(StatusCode::BAD_REQUEST, ErrorCode::TokenInQuery, message)
     }
 
     /// 401: the request has no token.
     pub fn no_token() -> Self {
-        Self { status: StatusCode::UNAUTHORIZED, code: "no_token", message: text::NEEDS_TOKEN.into() }
+        Self { status: StatusCode::UNAUTHORIZED, code: ErrorCode::NoToken, message: text::NEEDS_TOKEN.into() }
     }
 
     /// 403: the token lacks the required scope.
     pub fn scope() -> Self {
-        Self { status: StatusCode::FORBIDDEN, code: "scope", message: text::MAY_ONLY_LOOK.into() }
+        Self { status: StatusCode::FORBIDDEN, code: ErrorCode::Scope, message: text::MAY_ONLY_LOOK.into() }
     }
 
     /// 404: an unknown route under `/api`.
     pub fn no_route() -> Self {
         let message = "Cannot find this address. /api/openapi.json lists all routes.";
-        Self::plain(StatusCode::NOT_FOUND, "not_found", message)
+        Self::plain(StatusCode::NOT_FOUND, ErrorCode::NotFound, message)
     }
 
     /// 405: the route exists, but not for this method.
     pub fn method() -> Self {
         let message = "Cannot use this method at this address. The header Allow lists those that it has.";
-        Self::plain(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message)
+        Self::plain(StatusCode::METHOD_NOT_ALLOWED, ErrorCode::MethodNotAllowed, message)
     }
 
     /// 428: a change without `If-Match`.
     pub fn precondition_required() -> Self {
         let message = "Cannot change the settings: the request has no `If-Match`. Send the ETag of GET /api/settings, \
                        so that no other change is lost, or `If-Match: *` to replace any settings.";
-        Self::plain(StatusCode::PRECONDITION_REQUIRED, "precondition_required", message)
+        Self::plain(StatusCode::PRECONDITION_REQUIRED, ErrorCode::PreconditionRequired, message)
     }
 
     /// 412: a change of settings that were changed meanwhile.
     fn changed() -> Self {
         Self {
             status: StatusCode::PRECONDITION_FAILED,
-            code: "changed",
+            code: ErrorCode::Changed,
             message: text::SETTINGS_CHANGED_ELSEWHERE.into(),
         }
     }
 
     /// 404: the GPU does not exist; `message` lists the existing ones.
     pub fn no_gpu(message: impl Into<String>) -> Self {
-        Self::plain(StatusCode::NOT_FOUND, "no_card", message)
+        Self::plain(StatusCode::NOT_FOUND, ErrorCode::NoCard, message)
     }
 
     /// 404: the run has no checkpoint; `message` contains the reason.
     pub fn no_checkpoint(message: impl Into<Message>) -> Self {
-        Self { status: StatusCode::NOT_FOUND, code: "no_checkpoint", message: message.into() }
+        Self { status: StatusCode::NOT_FOUND, code: ErrorCode::NoCheckpoint, message: message.into() }
     }
 
     /// 412: a range of a checkpoint that was replaced meanwhile.
     pub fn checkpoint_changed() -> Self {
-        Self { status: StatusCode::PRECONDITION_FAILED, code: "changed", message: text::CHECKPOINT_REPLACED.into() }
+        Self {
+            status: StatusCode::PRECONDITION_FAILED,
+            code: ErrorCode::Changed,
+            message: text::CHECKPOINT_REPLACED.into(),
+        }
     }
 
     /// 416: a range outside of a file, or several ranges.
@@ -109,57 +116,69 @@ impl ApiError {
         let message = format!(
             "Cannot send this range: the file has {bytes} bytes. Send one range within them, as `Range: bytes=FIRST-LAST`."
         );
-        Self::plain(StatusCode::RANGE_NOT_SATISFIABLE, "range", message)
+        Self::plain(StatusCode::RANGE_NOT_SATISFIABLE, ErrorCode::Range, message)
     }
 
     /// 503: too many checkpoint downloads.
     pub fn too_many_checkpoints() -> Self {
-        Self { status: StatusCode::SERVICE_UNAVAILABLE, code: "too_many", message: text::TOO_MANY_CHECKPOINTS.into() }
+        Self {
+            status: StatusCode::SERVICE_UNAVAILABLE,
+            code: ErrorCode::TooMany,
+            message: text::TOO_MANY_CHECKPOINTS.into(),
+        }
     }
 
     /// 413: the body is too long.
     pub fn too_large(bytes_max: usize) -> Self {
         let message = format!("The body has more than {bytes_max} bytes.");
-        Self::plain(StatusCode::PAYLOAD_TOO_LARGE, "too_large", message)
+        Self::plain(StatusCode::PAYLOAD_TOO_LARGE, ErrorCode::TooLarge, message)
     }
 
     /// 408: the body did not arrive in time.
     pub fn too_late() -> Self {
         let message = "The body did not arrive in time.";
-        Self::plain(StatusCode::REQUEST_TIMEOUT, "too_late", message)
+        Self::plain(StatusCode::REQUEST_TIMEOUT, ErrorCode::TooLate, message)
     }
 
     /// 503: too many viewers.
     pub fn too_many() -> Self {
-        Self { status: StatusCode::SERVICE_UNAVAILABLE, code: "too_many", message: text::TOO_MANY_VIEWERS.into() }
+        Self {
+            status: StatusCode::SERVICE_UNAVAILABLE,
+            code: ErrorCode::TooMany,
+            message: text::TOO_MANY_VIEWERS.into(),
+        }
     }
 
     /// 503: too many requests in progress.
     pub fn busy() -> Self {
         let message = "Cannot answer now: the agent has too many requests in progress. Try again later.";
-        Self::plain(StatusCode::SERVICE_UNAVAILABLE, "busy", message)
+        Self::plain(StatusCode::SERVICE_UNAVAILABLE, ErrorCode::Busy, message)
     }
 
     /// 400: the request is not a WebSocket upgrade.
     pub fn no_upgrade() -> Self {
         let message = "Cannot answer without a WebSocket upgrade. Send GET with `Upgrade: websocket`, version 13.";
-        Self::plain(StatusCode::BAD_REQUEST, "no_upgrade", message)
+        Self::plain(StatusCode::BAD_REQUEST, ErrorCode::NoUpgrade, message)
     }
 
     /// 500: the server cannot produce its answer. Logs the cause, which the client does not receive.
     pub fn internal(cause: impl Display) -> Self {
         tracing::error!(target: HTTP, %cause, "cannot answer the request");
-        Self { status: StatusCode::INTERNAL_SERVER_ERROR, code: "internal", message: text::ANSWER_UNFINISHED.into() }
+        Self {
+            status: StatusCode::INTERNAL_SERVER_ERROR,
+            code: ErrorCode::Internal,
+            message: text::ANSWER_UNFINISHED.into(),
+        }
     }
 
     /// Logs the refusal. A client's error has no message in the log, because messages may quote what the client sent.
     pub fn log(&self) {
-        let (status, code) = (self.status.as_u16(), self.code);
-        match code {
-            "access_file" | "folder" | "history" => {
+        let (status, code) = (self.status.as_u16(), self.code.name());
+        match self.code {
+            ErrorCode::AccessFile | ErrorCode::Folder | ErrorCode::History => {
                 tracing::error!(target: HTTP, status, code, cause = %self, "cannot answer the request");
             }
-            "bad_token" | "bad_code" | "foreign_host" | "foreign_origin" => {
+            ErrorCode::BadToken | ErrorCode::BadCode | ErrorCode::ForeignHost | ErrorCode::ForeignOrigin => {
                 tracing::info!(target: HTTP, status, code, "refused");
             }
             _ => tracing::debug!(target: HTTP, status, code, "refused"),
@@ -179,8 +198,9 @@ impl ApiError {
         let page = format!(
             "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
              <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>{reason} · Headroom</title>\n\
-             <h1>{reason}</h1>\n<p>{message}</p>\n<p><small>{} {code}{id}</small></p>\n",
-            status.as_u16()
+             <h1>{reason}</h1>\n<p>{message}</p>\n<p><small>{} {}{id}</small></p>\n",
+            status.as_u16(),
+            code.name(),
         );
         self.answer("text/html; charset=utf-8", page)
     }
@@ -188,7 +208,7 @@ impl ApiError {
     /// Returns a JSON response with the fields of the protocol's refusal.
     fn json(&self, id: Option<RequestId>) -> Response {
         let Message { en, text } = &self.message;
-        let mut body = json!({ "code": self.code, "message": en, "supported": [PROTOCOL_VERSION] });
+        let mut body = json!({ "code": self.code.name(), "message": en, "supported": [PROTOCOL_VERSION] });
         if let Some(text) = text {
             body["message_text"] = json!(text);
         }
@@ -226,8 +246,8 @@ impl Display for ApiError {
 impl From<HostError> for ApiError {
     fn from(error: HostError) -> Self {
         let (status, code) = match error {
-            HostError::Unclear => (StatusCode::BAD_REQUEST, "unclear_host"),
-            HostError::Foreign { .. } => (StatusCode::FORBIDDEN, "foreign_host"),
+            HostError::Unclear => (StatusCode::BAD_REQUEST, ErrorCode::UnclearHost),
+            HostError::Foreign { .. } => (StatusCode::FORBIDDEN, ErrorCode::ForeignHost),
         };
         Self::plain(status, code, error.to_string())
     }
@@ -242,8 +262,8 @@ impl IntoResponse for HostError {
 impl From<OriginError> for ApiError {
     fn from(error: OriginError) -> Self {
         let code = match error {
-            OriginError::Missing => "missing_origin",
-            OriginError::Foreign { .. } => "foreign_origin",
+            OriginError::Missing => ErrorCode::MissingOrigin,
+            OriginError::Foreign { .. } => ErrorCode::ForeignOrigin,
         };
         Self::plain(StatusCode::FORBIDDEN, code, error.to_string())
     }
@@ -252,10 +272,10 @@ impl From<OriginError> for ApiError {
 impl From<AssetError> for ApiError {
     fn from(error: AssetError) -> Self {
         let (status, code) = match error {
-            AssetError::Missing => (StatusCode::NOT_FOUND, "not_found"),
-            AssetError::NoPage => (StatusCode::SERVICE_UNAVAILABLE, "no_page"),
-            AssetError::Method => (StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed"),
-            AssetError::NoEncoding => (StatusCode::NOT_ACCEPTABLE, "no_encoding"),
+            AssetError::Missing => (StatusCode::NOT_FOUND, ErrorCode::NotFound),
+            AssetError::NoPage => (StatusCode::SERVICE_UNAVAILABLE, ErrorCode::NoPage),
+            AssetError::Method => (StatusCode::METHOD_NOT_ALLOWED, ErrorCode::MethodNotAllowed),
+            AssetError::NoEncoding => (StatusCode::NOT_ACCEPTABLE, ErrorCode::NoEncoding),
         };
         Self::plain(status, code, error.to_string())
     }
@@ -275,11 +295,13 @@ impl From<AccessError> for ApiError {
     fn from(error: AccessError) -> Self {
         let message = error.text().into();
         let (status, code) = match error {
-            AccessError::BadToken => (StatusCode::UNAUTHORIZED, "bad_token"),
-            AccessError::BadCode => (StatusCode::FORBIDDEN, "bad_code"),
-            AccessError::TooManyFailures | AccessError::TooManyRequests => (StatusCode::TOO_MANY_REQUESTS, "too_many"),
-            AccessError::Name(_) => (StatusCode::BAD_REQUEST, "bad_request"),
-            AccessError::File(_) => (StatusCode::INTERNAL_SERVER_ERROR, "access_file"),
+            AccessError::BadToken => (StatusCode::UNAUTHORIZED, ErrorCode::BadToken),
+            AccessError::BadCode => (StatusCode::FORBIDDEN, ErrorCode::BadCode),
+            AccessError::TooManyFailures | AccessError::TooManyRequests => {
+                (StatusCode::TOO_MANY_REQUESTS, ErrorCode::TooMany)
+            }
+            AccessError::Name(_) => (StatusCode::BAD_REQUEST, ErrorCode::BadRequest),
+            AccessError::File(_) => (StatusCode::INTERNAL_SERVER_ERROR, ErrorCode::AccessFile),
         };
         Self { status, code, message }
     }
@@ -289,15 +311,16 @@ impl From<store::Error> for ApiError {
     fn from(error: store::Error) -> Self {
         let message = error.text().into();
         let (status, code) = match error {
-            store::Error::NoRun(_) => (StatusCode::NOT_FOUND, "no_run"),
-            store::Error::NoAlert(_) => (StatusCode::NOT_FOUND, "no_alert"),
+            store::Error::NoRun(_) => (StatusCode::NOT_FOUND, ErrorCode::NoRun),
+            store::Error::NoAlert(_) => (StatusCode::NOT_FOUND, ErrorCode::NoAlert),
             store::Error::Changed => return Self::changed(),
-            store::Error::Ambiguous(..) => (StatusCode::CONFLICT, "ambiguous_run"),
-            store::Error::NotEnded(_) => (StatusCode::CONFLICT, "not_ended"),
-            store::Error::HasEnded(_) => (StatusCode::CONFLICT, "has_ended"),
-            store::Error::NotOurs(_) => (StatusCode::CONFLICT, "not_ours"),
-            store::Error::QueueFull(_) => (StatusCode::CONFLICT, "queue_full"),
-            store::Error::Unusable(_) => (StatusCode::SERVICE_UNAVAILABLE, "history"),
+            // Only `Archive::find` returns it, which no route calls.
+            store::Error::Ambiguous(..) => return Self::internal(error),
+            store::Error::NotEnded(_) => (StatusCode::CONFLICT, ErrorCode::NotEnded),
+            store::Error::HasEnded(_) => (StatusCode::CONFLICT, ErrorCode::HasEnded),
+            store::Error::NotOurs(_) => (StatusCode::CONFLICT, ErrorCode::NotOurs),
+            store::Error::QueueFull(_) => (StatusCode::CONFLICT, ErrorCode::QueueFull),
+            store::Error::Unusable(_) => (StatusCode::SERVICE_UNAVAILABLE, ErrorCode::History),
         };
         Self { status, code, message }
     }
@@ -309,15 +332,15 @@ impl From<run_manager::Error> for ApiError {
         use run_manager::Error;
         let (status, code) = match error {
             Error::Store(error) => return error.into(),
-            Error::NotAllowed { .. } => (StatusCode::BAD_REQUEST, "not_allowed"),
-            Error::Name { .. } => (StatusCode::BAD_REQUEST, "bad_request"),
-            Error::Config { .. } => (StatusCode::UNPROCESSABLE_ENTITY, "config"),
-            Error::Device { .. } => (StatusCode::UNPROCESSABLE_ENTITY, "device"),
-            Error::Unavailable(_) => (StatusCode::CONFLICT, "unavailable"),
-            Error::Elsewhere { .. } => (StatusCode::CONFLICT, "elsewhere"),
-            Error::NothingSaved(_) => (StatusCode::CONFLICT, "nothing_saved"),
-            Error::NoCheckpoint(_) => (StatusCode::NOT_FOUND, "no_checkpoint"),
-            Error::Folder { .. } | Error::Program(_) => (StatusCode::SERVICE_UNAVAILABLE, "folder"),
+            Error::NotAllowed { .. } => (StatusCode::BAD_REQUEST, ErrorCode::NotAllowed),
+            Error::Name { .. } => (StatusCode::BAD_REQUEST, ErrorCode::BadRequest),
+            Error::Config { .. } => (StatusCode::UNPROCESSABLE_ENTITY, ErrorCode::Config),
+            Error::Device { .. } => (StatusCode::UNPROCESSABLE_ENTITY, ErrorCode::Device),
+            Error::Unavailable(_) => (StatusCode::CONFLICT, ErrorCode::Unavailable),
+            Error::Elsewhere { .. } => (StatusCode::CONFLICT, ErrorCode::Elsewhere),
+            Error::NothingSaved(_) => (StatusCode::CONFLICT, ErrorCode::NothingSaved),
+            Error::NoCheckpoint(_) => (StatusCode::NOT_FOUND, ErrorCode::NoCheckpoint),
+            Error::Folder { .. } | Error::Program(_) => (StatusCode::SERVICE_UNAVAILABLE, ErrorCode::Folder),
         };
         Self { status, code, message }
     }

@@ -19,13 +19,16 @@ use utoipa::{
     },
 };
 
-use super::requirement::{CONTROL, RouteRequirement};
+use super::requirement::RouteRequirement;
 
 const ABOUT: &str = "API of the agent. Live data comes over the WebSocket /ws. Times are milliseconds since 1970 by \
     the agent's clock. Messages are in English. A message with translations has a Text beside it, in a field whose \
     name ends in `_text`. A reading is a value, or {\"missing\": reason} if the GPU does not report it.";
 const ABOUT_TOKENS: &str = "From pairing or `headroom token add`. It is never sent in an address or a cookie. A token \
     has the scope view or control.";
+/// Statuses of refusals that every route can send: a malformed request, a foreign host or origin, an error of the agent,
+/// and too many requests in progress or unusable history.
+const REFUSALS_OF_ALL: &[u16] = &[400, 403, 500, 503];
 /// The name of the security scheme.
 const TOKEN: &str = "token";
 
@@ -58,7 +61,7 @@ impl Description {
     /// Adds a JSON body, and the refusals of all routes with a body.
     pub fn reads(self, schema: impl Into<RefOr<Schema>>) -> Self {
         let body = RequestBodyBuilder::new().content("application/json", Content::new(Some(schema)));
-        Self(self.0.request_body(Some(body.required(Some(Required::True)).build()))).refuses(&[400, 408, 413])
+        Self(self.0.request_body(Some(body.required(Some(Required::True)).build()))).refuses(&[408, 413])
     }
 
     /// Adds a response.
@@ -67,7 +70,7 @@ impl Description {
         Self(self.0.response(status.to_string(), response))
     }
 
-    /// Adds the statuses of refusals.
+    /// Adds the statuses of refusals that not every route has.
     pub fn refuses(self, statuses: &[u16]) -> Self {
         let refused = |operation: OperationBuilder, status: &u16| {
             operation.response(status.to_string(), Ref::from_response_name("Refused"))
@@ -75,13 +78,13 @@ impl Description {
         Self(statuses.iter().fold(self.0, refused))
     }
 
-    /// Adds what the requirement of the route implies.
+    /// Adds the refusals of all routes, and what the requirement of the route implies.
     pub fn operation(self, needs: RouteRequirement) -> Operation {
+        let described = self.refuses(REFUSALS_OF_ALL);
         let described = match needs {
-            RouteRequirement::Nothing => self,
-            RouteRequirement::Origin => self.refuses(&[403, 429]),
-            RouteRequirement::Token(_) if needs == CONTROL => self.refuses(&[401, 403, 429]),
-            RouteRequirement::Token(_) => self.refuses(&[401, 429]),
+            RouteRequirement::Nothing => described,
+            RouteRequirement::Origin => described.refuses(&[429]),
+            RouteRequirement::Token(_) => described.refuses(&[401, 429]),
         };
         let is_public = !matches!(needs, RouteRequirement::Token(_));
         described.0.securities(is_public.then_some([])).build()

@@ -77,7 +77,7 @@ pub const ROUTES: &[Route] = &[
                 .takes(query("to_ms", integer(1, time_max)).required(Required::True).description(Some("Not included.")))
                 .takes(query("points", integer(1, 2000).default(Some(500.into()))))
                 .answers(200, with_json("Minimum, mean and maximum of each point.", of::<schema::History>()))
-                .refuses(&[400, 404, 503])
+                .refuses(&[404])
         },
     },
     Route {
@@ -89,7 +89,6 @@ pub const ROUTES: &[Route] = &[
             describe("runs", "Runs, newest first. Active runs are included at any age.")
                 .takes(query("limit", integer(1, 1000).default(Some(100.into()))))
                 .answers(200, with_json("Runs.", array_of::<schema::Run>()))
-                .refuses(&[400, 503])
         },
     },
     Route {
@@ -109,7 +108,7 @@ pub const ROUTES: &[Route] = &[
             )
             .reads(of::<schema::Order>())
             .answers(201, with_json("The run, queued or running.", of::<schema::Run>()).header("Location", location))
-            .refuses(&[404, 409, 422, 503])
+            .refuses(&[409, 422])
         },
     },
     Route {
@@ -118,12 +117,10 @@ pub const ROUTES: &[Route] = &[
         needs: VIEW,
         answer: || routing::get(training::training),
         description: || {
-            describe("training", "Names of the configs, data sets and devices that a request may use.")
-                .answers(
-                    200,
-                    with_json("Names that a request may use, and why no run can be started.", of::<schema::Training>()),
-                )
-                .refuses(&[503])
+            describe("training", "Names of the configs, data sets and devices that a request may use.").answers(
+                200,
+                with_json("Names that a request may use, and why no run can be started.", of::<schema::Training>()),
+            )
         },
     },
     Route {
@@ -138,7 +135,7 @@ pub const ROUTES: &[Route] = &[
                  queue. A second request after 30 seconds ends the run at once. Needs the scope control.",
             )
             .answers(202, with_json("The run in its current state.", of::<schema::Run>()))
-            .refuses(&[400, 404, 409, 503])
+            .refuses(&[404, 409])
         },
     },
     Route {
@@ -153,7 +150,7 @@ pub const ROUTES: &[Route] = &[
                  checkpoint it starts over with the same settings. Needs the scope control.",
             )
             .answers(202, with_json("The run, queued or running.", of::<schema::Run>()))
-            .refuses(&[400, 404, 409, 503])
+            .refuses(&[404, 409, 422])
         },
     },
     Route {
@@ -181,7 +178,7 @@ pub const ROUTES: &[Route] = &[
             .answers(200, part("The whole file."))
             .answers(206, part("The range in Content-Range."))
             .answers(304, empty("The file matches If-None-Match."))
-            .refuses(&[400, 404, 409, 412, 416, 500, 503])
+            .refuses(&[404, 409, 412, 416])
         },
     },
     Route {
@@ -199,7 +196,6 @@ pub const ROUTES: &[Route] = &[
             )
             .answers(200, with_json(file, Object::with_type(Type::Object)).header("ETag", tag))
             .answers(304, empty("The file matches If-None-Match."))
-            .refuses(&[400, 500, 503])
         },
     },
     Route {
@@ -208,9 +204,7 @@ pub const ROUTES: &[Route] = &[
         needs: VIEW,
         answer: || routing::get(runs::one),
         description: || {
-            describe("run", "One run.")
-                .answers(200, with_json("The run.", of::<schema::Run>()))
-                .refuses(&[400, 404, 409, 503])
+            describe("run", "One run.").answers(200, with_json("The run.", of::<schema::Run>())).refuses(&[404])
         },
     },
     Route {
@@ -221,7 +215,7 @@ pub const ROUTES: &[Route] = &[
         description: || {
             describe("delete_run", "Delete a run that has ended, and all its data. Needs the scope control.")
                 .answers(204, empty("The run is deleted."))
-                .refuses(&[400, 404, 409, 503])
+                .refuses(&[404, 409])
         },
     },
     Route {
@@ -238,7 +232,7 @@ pub const ROUTES: &[Route] = &[
             .takes(after.description(Some("Number of an event.")))
             .takes(query("limit", integer(1, 1000).default(Some(1000.into()))))
             .answers(200, with_json("Events.", array_of::<schema::Event>()))
-            .refuses(&[400, 404, 409, 503])
+            .refuses(&[404])
         },
     },
     Route {
@@ -257,7 +251,7 @@ pub const ROUTES: &[Route] = &[
                  -inf.",
             )
             .answers(200, with_content(table, "text/csv", string().build()))
-            .refuses(&[400, 404, 409, 503])
+            .refuses(&[404])
         },
     },
     Route {
@@ -267,9 +261,7 @@ pub const ROUTES: &[Route] = &[
         answer: || routing::get(settings::get),
         description: || {
             let settings = with_json("Settings.", of::<schema::Settings>()).header_ref("ETag", tag("SettingsTag"));
-            describe("settings", "The owner's settings: alert rules and the energy price.")
-                .answers(200, settings)
-                .refuses(&[503])
+            describe("settings", "The owner's settings: alert rules and the energy price.").answers(200, settings)
         },
     },
     Route {
@@ -286,7 +278,7 @@ pub const ROUTES: &[Route] = &[
                 .takes(openapi::header("If-Match", if_match, string()).required(Required::True))
                 .reads(of::<schema::Settings>())
                 .answers(200, kept)
-                .refuses(&[412, 428, 503])
+                .refuses(&[412, 428])
         },
     },
     Route {
@@ -301,7 +293,7 @@ pub const ROUTES: &[Route] = &[
                  until its condition has ended. Needs the scope control.",
             )
             .answers(204, empty("The alert is dismissed."))
-            .refuses(&[400, 404, 503])
+            .refuses(&[404])
         },
     },
     Route {

@@ -13,6 +13,8 @@ use utoipa::{
     },
 };
 
+use crate::error::ErrorCode;
+
 /// Declares types that no program constructs.
 macro_rules! schemas {
     ($($(#[$attribute:meta])* $name:ident { $($(#[$on_field:meta])* $field:ident: $type:ty,)* })*) => {$(
@@ -25,11 +27,7 @@ macro_rules! schemas {
 
 schemas! {
     Refusal {
-        /// Stable: bad_request, no_token, bad_token, token_in_query, scope, missing_origin, foreign_origin,
-        /// foreign_host, bad_code, not_found, no_card, no_run, no_alert, ambiguous_run, not_ended, has_ended,
-        /// not_ours, queue_full, not_allowed, config, device, unavailable, elsewhere, nothing_saved, no_checkpoint,
-        /// range, folder, changed, precondition_required, method_not_allowed, too_large, too_late, too_many, busy,
-        /// history, access_file, internal.
+        #[schema(schema_with = codes)]
         code: String,
         /// Message for users.
         message: String,
@@ -368,6 +366,12 @@ impl PartialSchema for Alert {
             .discriminator(Some(Discriminator::with_mapping("on", mapping)));
         rules.into_iter().fold(one_of, |one_of, (_, reference)| one_of.item(reference)).into()
     }
+}
+
+/// A code of a refusal. Later versions may add codes, so the names are not an enumeration.
+fn codes() -> Object {
+    let description = format!("Stable: {}.", ErrorCode::NAMES.join(", "));
+    ObjectBuilder::new().schema_type(Type::String).description(Some(description)).build()
 }
 
 /// An object of which only required fields are described.

@@ -1,6 +1,7 @@
 //! Tests of refusals: their form, their messages, and the bounds of queries and of rates.
 
 use super::*;
+use crate::error::ErrorCode;
 
 #[tokio::test]
 async fn message_is_english_with_its_text_beside_it() {
@@ -38,6 +39,16 @@ async fn refusals_have_one_form() {
     let answer = server.asked("GET", "/api/runs", &server.place.view).await;
     assert!(answer.status == 503 && answer.body.contains("disk I/O error"), "{answer:?}");
     server.stop().await;
+}
+
+#[test]
+fn every_code_is_documented_and_every_documented_code_exists() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/src/reference/rest.md");
+    let page = std::fs::read_to_string(path).expect("the page");
+    let tables = page.split_once("### Codes of every request").expect("the first table").1;
+    let rows = tables.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`').map(|(code, _)| code));
+    let documented: BTreeSet<&str> = rows.collect();
+    assert_eq!(documented, ErrorCode::NAMES.iter().copied().collect());
 }
 
 #[tokio::test]
