@@ -193,8 +193,7 @@ fn losses_that_do_not_arrive_are_asked_for_again() {
         let why = json!({ "code": "history", "message": "History cannot be read.", "request_id": "9f3c-7" });
         agent.answer_rest("GET /api/runs/", 503, why);
         open_paired(page).await;
-        let shown = "did not arrive: History cannot be read. Request ID: 9f3c-7";
-        until_says(page, "[data-testid=losses]", shown).await;
+        until_says(page, "[data-testid=losses]", "arrive: History cannot be read. Request ID: 9f3c-7").await;
         let what = json!({ "kind": "run_iteration", "iter": 7, "loss": 1.5, "time_ms": 100.0 });
         let event = json!({ "id": 1, "time_ms": 1, "run": "0123456789abcdef", "what": what });
         agent.answer_rest("GET /api/runs/", 200, json!([event]));

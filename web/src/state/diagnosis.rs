@@ -272,7 +272,7 @@ mod tests {
         assert_eq!(shown.agreement, t(text::AGREES_NOT));
         assert!(shown.differences[0].contains("6.14 GiB in your message"), "{:?}", shown.differences);
         assert!(shown.fixes.is_none());
-        // Nobody is asked for the config that is there.
+        // The text does not request the config again.
         let searched = solved(&[], &shown.unsolved.expect("a search for another run"), false);
         assert_eq!(searched.headline, t(text::NO_COMMON_RUN_EITHER));
     }
