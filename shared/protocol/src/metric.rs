@@ -137,6 +137,22 @@ impl Unit {
         matches!(self, Self::Joules | Self::Errors)
     }
 
+    /// Returns a plausible value that varies with `n`.
+    const fn example(self, n: u64) -> Number {
+        Number::Whole(match self {
+            Self::Bytes => (n % 64 + 1) << 30,
+            Self::BytesPerSecond => n % 1009 * 1_000_000,
+            Self::Percent => n % 101,
+            Self::Watts => return Number::Real(100.0 + (n % 1009) as f64 / 7.0),
+            Self::Joules => return Number::Real(n as f64 * 0.35),
+            Self::Celsius => 30 + n % 60,
+            Self::Megahertz => 1200 + n % 1009,
+            Self::Errors => n / 100,
+            // Clocks are low for the power limit.
+            Self::ThrottleBits => 4,
+        })
+    }
+
     /// Converts a value to the base unit of Prometheus: percent to a ratio, megahertz to hertz.
     #[must_use]
     pub fn to_base(self, number: Number) -> Number {
@@ -374,6 +390,14 @@ impl Metric {
         self.name().strip_suffix(self.unit().suffix()).unwrap_or(self.name())
     }
 
+    /// Returns a plausible value of the metric's type that varies with `n`. Metrics of one unit have different values.
+    const fn example(self, n: u64) -> Number {
+        match self.unit().example(n.saturating_add(self as u64)) {
+            Number::Whole(value) if !self.is_whole() => Number::Real(value as f64),
+            number => number,
+        }
+    }
+
     /// Returns the metric's index among the series of its group; 0 for a metric without a series.
     #[must_use]
     pub const fn place(self) -> usize {
@@ -454,6 +478,21 @@ mod tests {
             let own = [fast.reading(metric), slow.reading(metric), host.reading(metric)];
             let expected = Group::ALL.map(|group| (group == metric.group()).then_some(Reading::Is(number)));
             assert_eq!(own, expected, "{metric:?}");
+        }
+    }
+
+    #[test]
+    fn an_example_has_a_value_of_every_metric() {
+        for n in [0, 1, 7919, u64::MAX] {
+            let (fast, slow, host) = (Sample::example(3, n), SlowSample::example(3, n), HostSample::example(n));
+            assert_eq!((fast.gpu, slow.gpu), (3, 3));
+            for metric in Metric::ALL {
+                let own = [fast.reading(metric), slow.reading(metric), host.reading(metric)];
+                let [Some(Reading::Is(number))] = own.into_iter().flatten().map(Some).collect::<Vec<_>>()[..] else {
+                    panic!("{metric:?} has no value")
+                };
+                assert_eq!(matches!(number, Number::Whole(_)), metric.is_whole(), "{metric:?}");
+            }
         }
     }
 

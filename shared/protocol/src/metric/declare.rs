@@ -46,6 +46,17 @@ macro_rules! readings {
                     Self { $($key,)? $($field: Reading::missing(why),)* }
                 }
 
+                /// Creates a sample with a plausible value of every metric, for tests and benchmarks. Values vary with `n`.
+                /// Other fields are missing.
+                #[must_use]
+                pub fn example($($key: $key_type,)? n: u64) -> Self {
+                    let mut sample = Self::missing($($key,)? MissingReason::NotYet);
+                    for metric in Group::$group.readings() {
+                        sample.set(metric, Reading::Is(metric.example(n)));
+                    }
+                    sample
+                }
+
                 /// Returns a metric's reading; `None` for a metric of another group.
                 #[must_use]
                 pub fn reading(&self, metric: Metric) -> Option<Reading<Number>> {
