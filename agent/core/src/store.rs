@@ -8,6 +8,7 @@ mod alerts;
 mod archive;
 mod backup;
 pub mod calendar;
+mod columns;
 mod error;
 mod events;
 mod file;

@@ -144,15 +144,15 @@ impl HistoryFile {
             Ok(_) => {}
         }
         let connection = connect(&self.path())?;
-        match schema::version(&connection)? {
-            0 => Err(FileUnusable::Damaged("it is no history".to_owned())),
-            found if found < schema::STEPS.len() => {
-                // No agent has migrated the file yet.
-                drop(connection);
-                self.open(Trust::Whole, crate::clock::now_ms()).map(|opened| Some(opened.connection))
-            }
-            _ => Ok(Some(connection)),
+        if schema::version(&connection)? == 0 {
+            return Err(FileUnusable::Damaged("it is no history".to_owned()));
         }
+        if schema::is_old(&connection)? {
+            // No agent of this version has opened the file yet.
+            drop(connection);
+            return self.open(Trust::Whole, crate::clock::now_ms()).map(|opened| Some(opened.connection));
+        }
+        Ok(Some(connection))
     }
 
     fn lock(&self) -> Result<Option<fs::File>, FileUnusable> {
@@ -185,7 +185,7 @@ impl HistoryFile {
         drop(private_file().open(&unfinished).map_err(FileUnusable::system("making the file"))?);
         let mut connection = Connection::open(&unfinished)?;
         connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
-        schema::migrate(&mut connection, schema::STEPS)?;
+        schema::update(&mut connection)?;
         // Event numbers continue after those of the previous file, which may be unreadable. Starting at the time in
         // milliseconds suffices, because no rig writes a thousand events per second.
         let first = i64::try_from(now_ms).unwrap_or(0);
@@ -219,7 +219,7 @@ impl HistoryFile {
                 return Err(FileUnusable::Damaged(said));
             }
         }
-        schema::migrate(&mut connection, schema::STEPS)?;
+        schema::update(&mut connection)?;
         Ok(connection)
     }
 }

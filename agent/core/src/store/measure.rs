@@ -12,7 +12,7 @@ use headroom_protocol::{
     SlowReadings, Telemetry,
     gpu::Gpu,
     history::POINTS_MAX,
-    metric::{Group, HostSample, Metric, Sample, SlowSample},
+    metric::{Group, HostSample, Sample, SlowSample, Unit},
     reading::{MissingReason, Reading},
 };
 use rusqlite::Connection;
@@ -20,6 +20,7 @@ use serde::Serialize;
 
 use super::{
     Archive, RetentionLimits, Subject,
+    columns::rolled_names,
     error::FileUnusable,
     file::{HistoryFile, NAME},
     queue::Queue,
@@ -157,44 +158,17 @@ fn wave(time_ms: u64, gpu: u32) -> u64 {
 }
 
 fn telemetry(time_ms: u64) -> Arc<Telemetry> {
-    let gpu_sample = |gpu: u32| {
-        let wave = wave(time_ms, gpu);
-        Sample {
-            gpu,
-            memory_used_bytes: Reading::Is((60 << 30) + wave * (1 << 20)),
-            memory_free_bytes: Reading::Is((80 << 30) - wave * (1 << 20)),
-            memory_reserved_bytes: Reading::Is(600 << 20),
-            utilization_percent: Reading::Is(wave % 101),
-            memory_utilization_percent: Reading::Is(wave % 60),
-            power_watts: Reading::Is(300.0 + wave as f64 / 7.0),
-            clock_sm_mhz: Reading::Is(1200 + wave),
-            clock_memory_mhz: Reading::Is(3201),
-            temperature_celsius: Reading::Is(40 + wave % 40),
-            throttle: Reading::Is(4),
-        }
-    };
+    let gpu_sample = |gpu| Sample::example(gpu, wave(time_ms, gpu));
     Arc::new(Telemetry { seq: 0, time_ms, gpus: (0..N_GPUS).map(gpu_sample).collect() })
 }
 
 fn slow(time_ms: u64) -> Arc<SlowReadings> {
-    let gpu_sample = |gpu: u32| SlowSample {
-        gpu,
-        fan_percent: Reading::Is(wave(time_ms, gpu) % 101),
-        energy_joules: Reading::Is((time_ms - START_MS) as f64 * 0.35),
-        pcie_receive_bytes_per_second: Reading::Is(wave(time_ms, gpu) * 1_000_000),
-        pcie_send_bytes_per_second: Reading::Is(wave(time_ms, gpu) * 100_000),
+    let gpu_sample = |gpu| SlowSample {
         pcie_link: Reading::Is((5, 16)),
-        ecc_corrected: Reading::Is(0),
-        ecc_uncorrected: Reading::Is(0),
         processes: Reading::Is(vec![]),
+        ..SlowSample::example(gpu, wave(time_ms, gpu))
     };
-    let host = HostSample {
-        cpu_percent: Reading::Is((wave(time_ms, 0) % 100) as f64 + 0.25),
-        memory_used_bytes: Reading::Is((30 << 30) + wave(time_ms, 1) * (1 << 20)),
-        memory_total_bytes: Reading::Is(1 << 40),
-        disk_free_bytes: Reading::Is((1 << 40) - wave(time_ms, 2) * (1 << 20)),
-        disk_total_bytes: Reading::Is(1 << 41),
-    };
+    let host = HostSample::example(wave(time_ms, 0));
     Arc::new(SlowReadings { time_ms, gpus: (0..N_GPUS).map(gpu_sample).collect(), host })
 }
 
@@ -255,9 +229,11 @@ fn fill(folder: &Path) -> rusqlite::Result<()> {
             )?;
             let (table, is_full) = (resolution.table(group), resolution == Resolution::Full);
             let (keys, order) = if is_full { ("x, c.id", "x, c.id") } else { ("c.id, x", "c.id, x") };
-            let columns = columns(group, is_full, step_ms);
+            let key_names = if is_full { "time_ms, gpu" } else { "gpu, time_ms" };
+            let (names, values) = columns(group, resolution);
             connection.execute_batch(&format!(
-                "INSERT OR REPLACE INTO {table} SELECT {keys}, {columns} FROM t, {gpus} c ORDER BY {order}"
+                "INSERT OR REPLACE INTO {table} ({key_names}, {names}) SELECT {keys}, {values} FROM t, {gpus} c \
+                 ORDER BY {order}"
             ))?;
         }
     }
@@ -265,38 +241,36 @@ fn fill(folder: &Path) -> rusqlite::Result<()> {
     connection.execute_batch("COMMIT")
 }
 
-/// Returns SQL for random readings of realistic size.
-fn columns(group: Group, is_full: bool, step_ms: u64) -> String {
-    let n = step_ms / Resolution::Full.step_ms(group);
-    let one = |metric: &Metric| {
-        let chance = chance(*metric);
-        if is_full { chance } else { format!("{n}, {chance}, ({chance}) / 7.0, {chance}") }
-    };
-    let columns: Vec<String> = group.metrics().iter().map(one).collect();
-    match (group, is_full) {
-        // Free and reserved memory, throttle bits, and reasons for missing readings.
-        (Group::Fast, true) => format!("{}, {}, 600000000, 4, 0", columns.join(", "), chance(Metric::MemoryUsed)),
-        (Group::Fast, false) => format!("{}, 4", columns.join(", ")),
-        _ => columns.join(", "),
+/// Returns the names of a table's columns, and SQL for random readings of realistic size.
+fn columns(group: Group, resolution: Resolution) -> (String, String) {
+    let n = resolution.step_ms(group) / Resolution::Full.step_ms(group);
+    let (mut names, mut values): (Vec<String>, Vec<String>) = (vec![], vec![]);
+    for metric in resolution.rolled(group) {
+        names.extend(rolled_names(*metric));
+        let value = random_value(metric.unit());
+        values.extend([n.to_string(), value.clone(), format!("({value}) / 7.0"), value]);
     }
+    for metric in resolution.single(group) {
+        names.push(metric.name().to_owned());
+        values.push(random_value(metric.unit()));
+    }
+    if (group, resolution) == (Group::Fast, Resolution::Full) {
+        names.push("missing".to_owned());
+        values.push("0".to_owned());
+    }
+    (names.join(", "), values.join(", "))
 }
 
-fn chance(metric: Metric) -> String {
-    let below = match metric {
-        Metric::Utilization | Metric::MemoryUtilization | Metric::Temperature | Metric::Fan => 100,
-        Metric::ClockSm | Metric::ClockMemory => 10_000,
-        Metric::Power | Metric::HostCpu => return "abs(random()) % 100000 / 7.0".to_owned(),
-        Metric::Energy => return "abs(random()) % 1000000000 / 7.0".to_owned(),
-        Metric::EccCorrected | Metric::EccUncorrected => 3,
-        Metric::PcieReceive | Metric::PcieSend => 10_000_000_000_u64,
-        Metric::Throttle => return "4".to_owned(),
-        Metric::MemoryUsed
-        | Metric::MemoryFree
-        | Metric::MemoryReserved
-        | Metric::HostMemoryUsed
-        | Metric::HostMemoryTotal
-        | Metric::HostDiskFree
-        | Metric::HostDiskTotal => 100_000_000_000,
+fn random_value(unit: Unit) -> String {
+    let below = match unit {
+        Unit::Percent | Unit::Celsius => 100,
+        Unit::Megahertz => 10_000,
+        Unit::Watts => return "abs(random()) % 100000 / 7.0".to_owned(),
+        Unit::Joules => return "abs(random()) % 1000000000 / 7.0".to_owned(),
+        Unit::Errors => 3,
+        Unit::BytesPerSecond => 10_000_000_000_u64,
+        Unit::Bytes => 100_000_000_000,
+        Unit::ThrottleBits => return "4".to_owned(),
     };
     format!("abs(random()) % {below}")
 }

@@ -11,7 +11,9 @@ use headroom_protocol::metric::Group;
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior};
 
 use super::{
-    FULL_MS, RetentionLimits, printed,
+    FULL_MS, RetentionLimits,
+    columns::rolled_names,
+    printed,
     resolution::{CUT_MS, Resolution, floor},
     samples::{from_sql, to_sql},
     spans,
@@ -129,24 +131,28 @@ fn insert_sql(resolution: Resolution, group: Group, is_merged: bool) -> String {
     let of_gpus = if finer == Resolution::Full { String::new() } else { format!("gpu IN ({}) AND ", rows_of(group)) };
     let from = finer.table(group);
     let mut columns = finer.all_aggregates(group);
-    if group == Group::Fast {
+    let mut names: Vec<String> = resolution.rolled(group).iter().flat_map(|metric| rolled_names(*metric)).collect();
+    for mask in resolution.single(group) {
+        let column = mask.name();
         for bit in 0..THROTTLE_BITS {
             let or = if bit == 0 { ", " } else { " | " };
-            let _ = write!(columns, "{or}max(throttle & {})", 1_u32 << bit);
+            let _ = write!(columns, "{or}max({column} & {})", 1_u32 << bit);
         }
+        names.push(column.to_owned());
     }
-    let conflict = if is_merged { merge_sql(group) } else { String::new() };
+    let names = names.join(", ");
+    let conflict = if is_merged { merge_sql(resolution, group) } else { String::new() };
     let or_replace = if is_merged { "" } else { "OR REPLACE " };
     format!(
-        "INSERT {or_replace}INTO {table} SELECT gpu, time_ms / {step_ms} * {step_ms} AS bucket, {columns} \
+        "INSERT {or_replace}INTO {table} (gpu, time_ms, {names}) SELECT gpu, time_ms / {step_ms} * {step_ms} AS bucket, {columns} \
          FROM {from} WHERE {of_gpus}time_ms >= ?1 AND time_ms < ?2 GROUP BY gpu, bucket{conflict}"
     )
 }
 
 /// Returns SQL that merges an existing bucket with a new one.
-fn merge_sql(group: Group) -> String {
+fn merge_sql(resolution: Resolution, group: Group) -> String {
     let mut columns: Vec<String> = Vec::new();
-    for metric in group.metrics() {
+    for metric in resolution.rolled(group) {
         let c = metric.name();
         columns.push(format!(
             "{c}_n = {c}_n + excluded.{c}_n, {c}_min = min(ifnull({c}_min, excluded.{c}_min), ifnull(excluded.{c}_min, \
@@ -155,8 +161,9 @@ fn merge_sql(group: Group) -> String {
              excluded.{c}_n, 0)"
         ));
     }
-    if group == Group::Fast {
-        columns.push("throttle = ifnull(throttle | excluded.throttle, ifnull(throttle, excluded.throttle))".to_owned());
+    for mask in resolution.single(group) {
+        let c = mask.name();
+        columns.push(format!("{c} = ifnull({c} | excluded.{c}, ifnull({c}, excluded.{c}))"));
     }
     format!(" ON CONFLICT (gpu, time_ms) DO UPDATE SET {}", columns.join(", "))
 }

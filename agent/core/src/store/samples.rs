@@ -1,18 +1,22 @@
 //! Full-rate samples: written and read. A missing reading is NULL, and its reason is in the column `missing`.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::LazyLock};
 
 use headroom_protocol::{
     Telemetry,
     gpu::Gpu,
-    metric::Sample,
+    metric::{Group, Metric, Number, Sample},
     reading::{MissingReason, Reading},
 };
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, types::Value};
 
-/// Number of readings per sample, in the order of the reasons in `missing`.
-const N_READINGS: usize = 10;
-/// Bits per reason in `missing`.
+use super::{
+    columns::{self, single_names},
+    resolution::Resolution,
+};
+
+/// Bits per reason in `missing`. The reasons are in the order of the fast readings, which never changes: a new reading is
+/// the last. Rows from before it have no reason for it.
 const WHY_BITS: usize = 3;
 /// Reasons by number, starting at 1; 0 means a present reading or an unknown reason.
 const WHYS: [MissingReason; 7] = [
@@ -25,10 +29,20 @@ const WHYS: [MissingReason; 7] = [
     MissingReason::Failed,
 ];
 
-const INSERT: &str = "INSERT OR REPLACE INTO samples VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
-const SELECT: &str = "SELECT s.time_ms, g.uuid, memory_used_bytes, memory_free_bytes, memory_reserved_bytes, \
-                      utilization_percent, memory_utilization_percent, power_watts, clock_sm_mhz, clock_memory_mhz, \
-                      temperature_celsius, throttle, missing FROM samples s JOIN gpus g ON g.id = s.gpu";
+/// The readings of a row, in the order of their reasons.
+static READINGS: LazyLock<Vec<Metric>> = LazyLock::new(|| Resolution::Full.single(Group::Fast));
+static INSERT: LazyLock<String> = LazyLock::new(|| {
+    let (names, places) = (single_names(&READINGS), ", ?".repeat(READINGS.len()));
+    format!("INSERT OR REPLACE INTO samples (time_ms, gpu, missing, {names}) VALUES (?, ?, ?{places})")
+});
+/// SQL that selects samples: time, the GPU's UUID, `missing` and the readings.
+static SELECT: LazyLock<String> = LazyLock::new(|| {
+    let names = single_names(&READINGS);
+    format!(
+        "SELECT s.time_ms, g.uuid, missing, {names} FROM samples s JOIN gpus g ON g.id = s.gpu WHERE s.time_ms > ?1 \
+         ORDER BY s.time_ms, s.gpu"
+    )
+});
 
 /// Row IDs of GPUs by index.
 pub type Places = HashMap<u32, i64>;
@@ -57,13 +71,12 @@ pub fn gpu_row(connection: &Connection, uuid: &str) -> rusqlite::Result<Option<i
 /// # Errors
 /// SQLite reports an error.
 pub fn insert(transaction: &Transaction<'_>, places: &Places, telemetry: &Telemetry) -> rusqlite::Result<()> {
-    let mut insert = transaction.prepare_cached(INSERT)?;
+    let mut insert = transaction.prepare_cached(&INSERT)?;
     for sample in &telemetry.gpus {
         let Some(gpu) = places.get(&sample.gpu) else { continue };
         let (readings, missing) = values(sample);
-        let keys = [Value::Integer(to_sql(telemetry.time_ms)), Value::Integer(*gpu)];
-        insert
-            .execute(rusqlite::params_from_iter(keys.into_iter().chain(readings).chain([Value::Integer(missing)])))?;
+        let keys = [to_sql(telemetry.time_ms), *gpu, missing].map(Value::Integer);
+        insert.execute(rusqlite::params_from_iter(keys.into_iter().chain(readings)))?;
     }
     Ok(())
 }
@@ -78,7 +91,7 @@ pub fn after(
     time_ms: u64,
     n_max: usize,
 ) -> rusqlite::Result<Vec<Telemetry>> {
-    let mut select = connection.prepare_cached(&format!("{SELECT} WHERE s.time_ms > ?1 ORDER BY s.time_ms, s.gpu"))?;
+    let mut select = connection.prepare_cached(&SELECT)?;
     let mut rows = select.query([to_sql(time_ms)])?;
     let mut moments: Vec<Telemetry> = Vec::new();
     while let Some(row) = rows.next()? {
@@ -107,65 +120,34 @@ pub fn from_sql(value: i64) -> u64 {
     u64::try_from(value).unwrap_or(0)
 }
 
-fn values(sample: &Sample) -> ([Value; N_READINGS], i64) {
+/// Returns the values of a sample's readings, and the reasons of missing ones.
+fn values(sample: &Sample) -> (Vec<Value>, i64) {
     let mut missing = 0;
-    let mut place = 0;
-    let mut value = |value: Result<Value, MissingReason>| {
-        let shift = place * WHY_BITS;
-        place += 1;
-        value.unwrap_or_else(|why| {
-            missing |= code(why) << shift;
+    let value = |(place, metric): (usize, &Metric)| match sample.reading(*metric) {
+        Some(Reading::Is(number)) => columns::value(number),
+        Some(Reading::Missing { missing: why }) => {
+            missing |= code(why) << (place * WHY_BITS);
             Value::Null
-        })
+        }
+        None => Value::Null,
     };
-    let int = |reading: &Reading<u64>| match reading {
-        Reading::Is(value) => Ok(Value::Integer(to_sql(*value))),
-        Reading::Missing { missing } => Err(*missing),
-    };
-    let real = |reading: &Reading<f64>| match reading {
-        Reading::Is(value) => Ok(Value::Real(*value)),
-        Reading::Missing { missing } => Err(*missing),
-    };
-    let readings = [
-        value(int(&sample.memory_used_bytes)),
-        value(int(&sample.memory_free_bytes)),
-        value(int(&sample.memory_reserved_bytes)),
-        value(int(&sample.utilization_percent)),
-        value(int(&sample.memory_utilization_percent)),
-        value(real(&sample.power_watts)),
-        value(int(&sample.clock_sm_mhz)),
-        value(int(&sample.clock_memory_mhz)),
-        value(int(&sample.temperature_celsius)),
-        value(int(&sample.throttle)),
-    ];
-    (readings, missing)
+    let values = READINGS.iter().enumerate().map(value).collect();
+    (values, missing)
 }
 
 fn sample(row: &Row<'_>, gpu: u32) -> rusqlite::Result<Sample> {
-    const FIRST: usize = 2;
-    let whys: i64 = row.get(FIRST + N_READINGS)?;
-    let why = |place: usize| why(whys >> (place * WHY_BITS));
-    let int = |place: usize| -> rusqlite::Result<Reading<u64>> {
-        let value: Option<i64> = row.get(FIRST + place)?;
-        Ok(value.map(from_sql).ok_or_else(|| why(place)).into())
-    };
-    let real = |place: usize| -> rusqlite::Result<Reading<f64>> {
-        let value: Option<f64> = row.get(FIRST + place)?;
-        Ok(value.ok_or_else(|| why(place)).into())
-    };
-    Ok(Sample {
-        gpu,
-        memory_used_bytes: int(0)?,
-        memory_free_bytes: int(1)?,
-        memory_reserved_bytes: int(2)?,
-        utilization_percent: int(3)?,
-        memory_utilization_percent: int(4)?,
-        power_watts: real(5)?,
-        clock_sm_mhz: int(6)?,
-        clock_memory_mhz: int(7)?,
-        temperature_celsius: int(8)?,
-        throttle: int(9)?,
-    })
+    let whys: i64 = row.get(2)?;
+    let mut sample = Sample::missing(gpu, MissingReason::Failed);
+    for (place, metric) in READINGS.iter().enumerate() {
+        let column = 3 + place;
+        let number = if metric.is_whole() {
+            row.get::<_, Option<i64>>(column)?.map(|value| Number::Whole(from_sql(value)))
+        } else {
+            row.get::<_, Option<f64>>(column)?.map(Number::Real)
+        };
+        sample.set(*metric, number.ok_or_else(|| why(whys >> (place * WHY_BITS))).into());
+    }
+    Ok(sample)
 }
 
 fn code(why: MissingReason) -> i64 {
@@ -175,4 +157,14 @@ fn code(why: MissingReason) -> i64 {
 fn why(code: i64) -> MissingReason {
     let code = usize::try_from(code & ((1 << WHY_BITS) - 1)).unwrap_or(0);
     code.checked_sub(1).and_then(|idx| WHYS.get(idx)).copied().unwrap_or(MissingReason::Failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_of_all_fast_readings_fit_a_column() {
+        assert!(READINGS.len() * WHY_BITS < i64::BITS as usize);
+    }
 }

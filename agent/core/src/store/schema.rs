@@ -1,8 +1,9 @@
-//! The tables and their versions. An older file is migrated step by step; a newer one remains unchanged.
+//! The tables and their versions. An older file is migrated step by step; a newer one remains unchanged. The columns of
+//! readings come from the registry of metrics (`columns.rs`), and need no new version.
 
 use rusqlite::{Connection, TransactionBehavior};
 
-use super::{error::FileUnusable, samples::to_sql};
+use super::{columns, error::FileUnusable, samples::to_sql};
 
 /// Migrations. The first creates version 1 in an empty file; each later one creates the next version.
 pub const STEPS: &[&str] = &[
@@ -14,13 +15,31 @@ pub const STEPS: &[&str] = &[
     include_str!("schema/6.sql"),
     include_str!("schema/7.sql"),
     include_str!("schema/8.sql"),
+    include_str!("schema/9.sql"),
 ];
+
+/// Migrates a file to the last version, and adds a column for each metric that it lacks.
+///
+/// # Errors
+/// The file has a newer version, is not a history, or cannot be written.
+pub fn update(connection: &mut Connection) -> Result<(), FileUnusable> {
+    migrate(connection, STEPS)?;
+    Ok(columns::add_missing(connection)?)
+}
+
+/// Whether a file needs [`update`]. A file without our tables has version 0 and needs it too.
+///
+/// # Errors
+/// The file cannot be read.
+pub fn is_old(connection: &Connection) -> Result<bool, rusqlite::Error> {
+    Ok(version(connection)? < STEPS.len() || columns::is_any_missing(connection)?)
+}
 
 /// Migrates a file to the last version of `steps`, each step completely or not at all.
 ///
 /// # Errors
 /// The file has a newer version, is not a history, or cannot be written.
-pub fn migrate(connection: &mut Connection, steps: &[&str]) -> Result<(), FileUnusable> {
+fn migrate(connection: &mut Connection, steps: &[&str]) -> Result<(), FileUnusable> {
     let known = steps.len();
     loop {
         let version = version(connection)?;
@@ -67,7 +86,8 @@ mod tests {
                 1_755_582_714,
                 724_863_699,
                 3_495_423_613,
-                708_294_809
+                708_294_809,
+                590_722_017
             ],
             "released steps never change; add a new one"
         );

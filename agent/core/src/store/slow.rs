@@ -1,19 +1,25 @@
 //! Slow readings of the GPUs and the machine: written once per second. A missing reading is NULL.
 
+use std::sync::LazyLock;
+
 use headroom_protocol::{
     SlowReadings,
-    metric::{HostSample, SlowSample},
+    metric::{Group, Metric, Number},
     reading::Reading,
 };
 use rusqlite::{Transaction, types::Value};
 
-use super::samples::{Places, to_sql};
+use super::{
+    columns::{self, single_names},
+    resolution::Resolution,
+    samples::{Places, to_sql},
+};
 
 /// Row ID of the machine, used instead of a GPU's. No GPU has this row ID.
 pub const HOST_ROW: i64 = 0;
 
-const INSERT_GPU: &str = "INSERT OR REPLACE INTO slow_samples VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
-const INSERT_HOST: &str = "INSERT OR REPLACE INTO host_samples VALUES (?1, ?2, ?3, ?4, ?5)";
+static INSERT_GPU: LazyLock<String> = LazyLock::new(|| insert_sql(Group::Slow));
+static INSERT_HOST: LazyLock<String> = LazyLock::new(|| insert_sql(Group::Host));
 
 /// Inserts the slow readings of one moment. Readings of GPUs without a row are dropped, as are readings without a time
 /// series, such as processes.
@@ -21,38 +27,34 @@ const INSERT_HOST: &str = "INSERT OR REPLACE INTO host_samples VALUES (?1, ?2, ?
 /// # Errors
 /// SQLite reports an error.
 pub fn insert(transaction: &Transaction<'_>, places: &Places, slow: &SlowReadings) -> rusqlite::Result<()> {
-    let time = Value::Integer(to_sql(slow.time_ms));
-    let mut insert = transaction.prepare_cached(INSERT_GPU)?;
+    let mut insert = transaction.prepare_cached(&INSERT_GPU)?;
     for sample in &slow.gpus {
         let Some(gpu) = places.get(&sample.gpu) else { continue };
-        let keys = [time.clone(), Value::Integer(*gpu)];
-        insert.execute(rusqlite::params_from_iter(keys.into_iter().chain(of_gpu(sample))))?;
+        let row = row(Group::Slow, slow.time_ms, *gpu, |metric| sample.reading(metric));
+        insert.execute(rusqlite::params_from_iter(row))?;
     }
-    let keys = [time, Value::Integer(HOST_ROW)];
-    let mut insert = transaction.prepare_cached(INSERT_HOST)?;
-    insert.execute(rusqlite::params_from_iter(keys.into_iter().chain(of_host(&slow.host)))).map(|_| ())
+    let mut insert = transaction.prepare_cached(&INSERT_HOST)?;
+    let row = row(Group::Host, slow.time_ms, HOST_ROW, |metric| slow.host.reading(metric));
+    insert.execute(rusqlite::params_from_iter(row)).map(|_| ())
 }
 
-/// Returns the columns of a GPU's readings, in the order of the group's metrics.
-fn of_gpu(sample: &SlowSample) -> [Value; 6] {
-    [
-        whole(&sample.fan_percent),
-        whole(&sample.pcie_receive_bytes_per_second),
-        whole(&sample.pcie_send_bytes_per_second),
-        real(&sample.energy_joules),
-        whole(&sample.ecc_corrected),
-        whole(&sample.ecc_uncorrected),
-    ]
+fn insert_sql(group: Group) -> String {
+    let metrics = Resolution::Full.single(group);
+    let (table, names, places) = (Resolution::Full.table(group), single_names(&metrics), ", ?".repeat(metrics.len()));
+    format!("INSERT OR REPLACE INTO {table} (time_ms, gpu, {names}) VALUES (?, ?{places})")
 }
 
-fn of_host(host: &HostSample) -> [Value; 3] {
-    [real(&host.cpu_percent), whole(&host.memory_used_bytes), whole(&host.disk_free_bytes)]
-}
-
-fn whole(reading: &Reading<u64>) -> Value {
-    reading.get().map_or(Value::Null, |value| Value::Integer(to_sql(*value)))
-}
-
-fn real(reading: &Reading<f64>) -> Value {
-    reading.get().map_or(Value::Null, |value| Value::Real(*value))
+/// Returns the values of a row for [`insert_sql`].
+fn row(
+    group: Group,
+    time_ms: u64,
+    gpu: i64,
+    reading: impl Fn(Metric) -> Option<Reading<Number>>,
+) -> impl Iterator<Item = Value> {
+    let value = move |metric| match reading(metric) {
+        Some(Reading::Is(number)) => columns::value(number),
+        _ => Value::Null,
+    };
+    let keys = [Value::Integer(to_sql(time_ms)), Value::Integer(gpu)];
+    keys.into_iter().chain(Resolution::Full.single(group).into_iter().map(value))
 }

@@ -16,17 +16,13 @@ fn slow(time_ms: u64) -> Arc<SlowReadings> {
         energy_joules: Reading::Is((second - START_MS / 1000) as f64 * 650.0),
         pcie_receive_bytes_per_second: Reading::Is(second % 1000 * 1_000_000),
         pcie_send_bytes_per_second: Reading::Is(0),
-        pcie_link: Reading::Is((5, 16)),
-        ecc_corrected: (gpu == 0).then_some((second - START_MS / 1000) / 100).ok_or(MissingReason::NotSupported).into(),
         ecc_uncorrected: Reading::missing(MissingReason::NotSupported),
-        processes: Reading::Is(vec![]),
+        ..SlowSample::example(gpu, second)
     };
     let host = HostSample {
         cpu_percent: Reading::Is((second % 100) as f64),
-        memory_used_bytes: Reading::Is((second % 64) << 30),
-        memory_total_bytes: Reading::Is(64 << 30),
         disk_free_bytes: Reading::missing(MissingReason::Failed),
-        disk_total_bytes: Reading::missing(MissingReason::Failed),
+        ..HostSample::example(second)
     };
     Arc::new(SlowReadings { time_ms, gpus: vec![gpu_sample(0), gpu_sample(1), gpu_sample(7)], host })
 }
@@ -68,6 +64,12 @@ fn slow_readings_come_back_at_full_rate() {
     assert_eq!(series(&history, Metric::PcieSend).max, [Some(0.0); 60]);
     assert_eq!(series(&history, Metric::Energy).max[59], Some(59.0 * 650.0));
     assert_eq!(series(&history, Metric::EccUncorrected).mean, [None; 60], "a missing reading is not 0");
+    for metric in Group::Slow.metrics().iter().filter(|metric| **metric != Metric::EccUncorrected) {
+        let expected = (0..60).map(|second| slow(START_MS + second * 1000).gpus[0].reading(*metric));
+        let expected = expected.map(|reading| reading?.get().map(|number| number.as_f64())).collect::<Vec<_>>();
+        assert_eq!(series(&history, *metric).mean, expected, "{metric:?}");
+        assert!(expected.iter().all(Option::is_some), "{metric:?}");
+    }
     let second = rig.slow_history(Group::Slow, 1, START_MS, 2000);
     assert_eq!(series(&second, Metric::Fan).mean, [None; 60]);
     assert!(rig.slow_history(Group::Slow, 7, START_MS, 2000).times_ms.is_empty(), "GPU 7 is unknown");

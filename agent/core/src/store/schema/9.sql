@@ -1,0 +1,3 @@
+-- Schema 9: rows of samples are written by the names of their columns. Earlier programs write them by position and fail if
+-- a table has a column that they lack. From this version on, a program adds the columns of its metrics when it opens a
+-- file, without a new version. A program with fewer metrics leaves the other columns empty.
