@@ -5,6 +5,7 @@
 //! times per second; another reads the rest once per second, so that slow calls delay nothing. Each is a loop around a
 //! function that reads one moment. A third thread polls the events that the driver reports.
 
+mod call;
 mod clock;
 pub mod energy;
 mod facts;

@@ -11,7 +11,7 @@ pub mod stage;
 mod state;
 
 pub use scenario::{Course, FakeGpu, Process, Scenario};
-pub use stage::{Stage, library};
+pub use stage::{Stage, device_symbols, library};
 
 /// The environment variable with the path of the scenario.
 pub const VARIABLE: &str = "HEADROOM_FAKE_NVML";

@@ -18,6 +18,12 @@ pub fn library() -> io::Result<PathBuf> {
     built_library("headroom_fake_nvml")
 }
 
+/// Returns the symbols that read a property of a device.
+pub fn device_symbols() -> impl Iterator<Item = &'static str> {
+    let symbols = include_str!("calls/device.rs").split("extern \"C\" fn ").skip(1);
+    symbols.filter_map(|rest| rest.split_once('(')).map(|(symbol, _)| symbol)
+}
+
 /// A directory with a copy of the library and its scenario.
 #[derive(Debug)]
 pub struct Stage {

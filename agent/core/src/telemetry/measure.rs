@@ -17,28 +17,24 @@ use headroom_protocol::{
     reading::{MissingReason, Reading},
     state::DriverState,
 };
-use nvml_wrapper::{
-    Device,
-    enum_wrappers::device::{Clock, EccCounter, MemoryError, PcieUtilCounter, TemperatureSensor},
-    error::NvmlError,
-};
 use serde::Serialize;
 
 use super::{
     Options, TelemetryEvent,
+    call::Call,
     host::Host,
     nvml_errors::NvmlErrors,
     reader::Reader,
     sample,
     shared::{AttachedGpus, Shared},
-    slow::SlowReader,
+    slow::{self, SlowReader},
     start,
 };
 use crate::clock::{Timestamp, now_ms};
 
 /// Rounds per reading.
 const ROUNDS: usize = 21;
-/// Rounds of a slow reading, such as PCIe's counters.
+/// Rounds of a call that takes milliseconds.
 const SLOW_ROUNDS: usize = 5;
 /// Messages after which all one-time work is done.
 const FIRST: usize = 3;
@@ -129,29 +125,6 @@ fn driver_version(events: &[TelemetryEvent]) -> Result<String, String> {
     }
 }
 
-type Call = fn(&Device<'_>) -> Result<(), NvmlError>;
-
-/// Every call that is made repeatedly, with the name of its reading and its number of rounds.
-const CALLS: &[(&str, usize, Call)] = &[
-    ("memory", ROUNDS, |gpu| sample::memory(gpu).map(drop)),
-    ("utilization", ROUNDS, |gpu| gpu.utilization_rates().map(drop)),
-    ("power", ROUNDS, |gpu| gpu.power_usage().map(drop)),
-    ("clock_sm", ROUNDS, |gpu| gpu.clock_info(Clock::SM).map(drop)),
-    ("clock_memory", ROUNDS, |gpu| gpu.clock_info(Clock::Memory).map(drop)),
-    ("temperature", ROUNDS, |gpu| gpu.temperature(TemperatureSensor::Gpu).map(drop)),
-    ("throttle", ROUNDS, |gpu| gpu.current_throttle_reasons().map(drop)),
-    ("fan", ROUNDS, |gpu| gpu.fan_speed(0).map(drop)),
-    ("energy", ROUNDS, |gpu| gpu.total_energy_consumption().map(drop)),
-    ("pcie_receive", SLOW_ROUNDS, |gpu| gpu.pcie_throughput(PcieUtilCounter::Receive).map(drop)),
-    ("pcie_send", SLOW_ROUNDS, |gpu| gpu.pcie_throughput(PcieUtilCounter::Send).map(drop)),
-    ("pcie_generation", ROUNDS, |gpu| gpu.current_pcie_link_gen().map(drop)),
-    ("pcie_lanes", ROUNDS, |gpu| gpu.current_pcie_link_width().map(drop)),
-    ("ecc_corrected", ROUNDS, |gpu| gpu.total_ecc_errors(MemoryError::Corrected, EccCounter::Volatile).map(drop)),
-    ("ecc_uncorrected", ROUNDS, |gpu| gpu.total_ecc_errors(MemoryError::Uncorrected, EccCounter::Volatile).map(drop)),
-    ("compute_processes", ROUNDS, |gpu| gpu.running_compute_processes().map(drop)),
-    ("graphics_processes", ROUNDS, |gpu| gpu.running_graphics_processes().map(drop)),
-];
-
 fn readings(attached: &AttachedGpus) -> Result<(String, Vec<Cost>), String> {
     let nvml = &attached.library.nvml;
     let first = attached.targets.first().ok_or("there is no GPU")?;
@@ -160,12 +133,12 @@ fn readings(attached: &AttachedGpus) -> Result<(String, Vec<Cost>), String> {
     let name = device.name().unwrap_or_else(|_| "an NVIDIA GPU".to_owned());
     let (micros, _) = rounds(ROUNDS, || drop(handle()));
     let mut costs = vec![Cost { name: "handle", micros, missing: None }];
-    costs.extend(CALLS.iter().map(|&(name, n_rounds, call)| {
-        let missing = match NvmlErrors::default().reading(call(&device)) {
+    costs.extend(sample::CALLS.iter().chain(slow::CALLS).map(|&Call { name, is_slow, make }| {
+        let missing = match NvmlErrors::default().reading(make(&device)) {
             Reading::Is(()) => None,
             Reading::Missing { missing } => Some(missing),
         };
-        let (micros, _) = rounds(n_rounds, || drop(call(&device)));
+        let (micros, _) = rounds(if is_slow { SLOW_ROUNDS } else { ROUNDS }, || drop(make(&device)));
         Cost { name, micros, missing }
     }));
     Ok((name, costs))
@@ -232,4 +205,24 @@ fn process_time() -> Option<Duration> {
     let mut system = sysinfo::System::new().ok()?;
     system.refresh_processes(sysinfo::ProcessesToUpdate::Some(&[own]), false);
     Some(Duration::from_millis(system.process(own)?.accumulated_cpu_time()))
+}
+
+#[cfg(test)]
+mod tests {
+    use headroom_protocol::metric::{Group, Metric};
+
+    use super::*;
+
+    #[test]
+    fn the_call_of_every_reading_is_measured() {
+        let calls: Vec<&str> = sample::CALLS.iter().chain(slow::CALLS).map(|call| call.name).collect();
+        for metric in Group::Fast.readings().chain(Group::Slow.readings()) {
+            let name = match metric {
+                Metric::MemoryUsed | Metric::MemoryFree | Metric::MemoryReserved => "memory",
+                Metric::MemoryUtilization => Metric::Utilization.id(),
+                _ => metric.id(),
+            };
+            assert!(calls.contains(&name), "{metric:?} has no call of that name");
+        }
+    }
 }

@@ -13,7 +13,21 @@ use nvml_wrapper::{
     error::{NvmlError, nvml_sym, nvml_try},
 };
 
-use super::nvml_errors::{NvmlErrors, clock_bound, most, plausible, plausible_memory};
+use super::{
+    call::{Call, call},
+    nvml_errors::{NvmlErrors, clock_bound, most, plausible, plausible_memory},
+};
+
+/// The calls, with the IDs of their metrics.
+pub const CALLS: &[Call] = &[
+    call("memory", |gpu| memory(gpu).map(drop)),
+    call("utilization", |gpu| gpu.utilization_rates().map(drop)),
+    call("power", |gpu| gpu.power_usage().map(drop)),
+    call("clock_sm", |gpu| gpu.clock_info(Clock::SM).map(drop)),
+    call("clock_memory", |gpu| gpu.clock_info(Clock::Memory).map(drop)),
+    call("temperature", |gpu| gpu.temperature(TemperatureSensor::Gpu).map(drop)),
+    call("throttle", |gpu| gpu.current_throttle_reasons().map(drop)),
+];
 
 /// Reads a GPU with these properties.
 pub fn read(device: &Device<'_>, gpu: &Gpu, answers: &mut NvmlErrors) -> Sample {

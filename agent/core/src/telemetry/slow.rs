@@ -17,6 +17,7 @@ use nvml_wrapper::{
 use crate::clock::Timestamp;
 
 use super::{
+    call::{Call, call},
     clock::{Step, Times},
     host::Host,
     names::Names,
@@ -24,6 +25,20 @@ use super::{
     processes::{User, users},
     shared::{AttachedGpus, Shared},
 };
+
+/// The calls, with the IDs of their metrics.
+pub const CALLS: &[Call] = &[
+    call("fan", |gpu| gpu.fan_speed(0).map(drop)),
+    call("energy", |gpu| gpu.total_energy_consumption().map(drop)),
+    Call { name: "pcie_receive", is_slow: true, make: |gpu| gpu.pcie_throughput(PcieUtilCounter::Receive).map(drop) },
+    Call { name: "pcie_send", is_slow: true, make: |gpu| gpu.pcie_throughput(PcieUtilCounter::Send).map(drop) },
+    call("pcie_generation", |gpu| gpu.current_pcie_link_gen().map(drop)),
+    call("pcie_lanes", |gpu| gpu.current_pcie_link_width().map(drop)),
+    call("ecc_corrected", |gpu| gpu.total_ecc_errors(MemoryError::Corrected, EccCounter::Volatile).map(drop)),
+    call("ecc_uncorrected", |gpu| gpu.total_ecc_errors(MemoryError::Uncorrected, EccCounter::Volatile).map(drop)),
+    call("compute_processes", |gpu| gpu.running_compute_processes().map(drop)),
+    call("graphics_processes", |gpu| gpu.running_graphics_processes().map(drop)),
+];
 
 /// Reads the slow readings, one moment per call.
 #[derive(Debug)]

@@ -1,13 +1,14 @@
 //! Every reading, and every reason why one is missing.
 
-use headroom_fake_nvml::{Course, FakeGpu, Process, Scenario, code};
+use headroom_fake_nvml::{Course, FakeGpu, Process, Scenario, code, device_symbols};
 use headroom_protocol::{
-    gpu::Gpu,
-    metric::{Sample, SlowSample},
+    metric::{Group, Metric, Number},
     reading::{MissingReason, Reading},
 };
+use insta::assert_snapshot;
+use serde_json::Value;
 
-use super::{Rig, uuid};
+use super::Rig;
 
 const GIB: u64 = 1 << 30;
 
@@ -22,102 +23,47 @@ fn missing<T>(why: MissingReason) -> Reading<T> {
 #[test]
 fn a_whole_gpu_is_read_with_its_units() {
     let mut rig = Rig::new(&one(FakeGpu { ecc: (3, 1), nvlinks: (2, 6), ..FakeGpu::numbered(0) }));
-    let events = rig.gpus();
-    let expected = Gpu {
-        index: 0,
-        uuid: uuid(0),
-        name: "NVIDIA GeForce RTX 4070".to_owned(),
-        present: true,
-        memory_total_bytes: Reading::Is(12 * GIB),
-        compute_capability: Reading::Is((8, 9)),
-        power_limit_watts: Reading::Is(200.0),
-        power_limit_max_watts: Reading::Is(215.0),
-        temperature_slowdown_celsius: Reading::Is(95),
-        temperature_shutdown_celsius: Reading::Is(98),
-        clock_sm_max_mhz: Reading::Is(3105),
-        clock_memory_max_mhz: Reading::Is(10_501),
-        mig_enabled: Reading::Is(false),
-        nvlinks_active: Reading::Is(2),
-        pci_bus_id: Reading::Is("0000:01:00.0".to_owned()),
-        listed_as: Some("GeForce RTX 4070".to_owned()),
-    };
-    assert_eq!(events, [expected]);
-    let expected = Sample {
-        gpu: 0,
-        memory_used_bytes: Reading::Is(7 * GIB),
-        memory_free_bytes: Reading::Is(5 * GIB - (300 << 20)),
-        memory_reserved_bytes: Reading::Is(300 << 20),
-        utilization_percent: Reading::Is(97),
-        memory_utilization_percent: Reading::Is(42),
-        power_watts: Reading::Is(199.5),
-        clock_sm_mhz: Reading::Is(2475),
-        clock_memory_mhz: Reading::Is(10_501),
-        temperature_celsius: Reading::Is(61),
-        throttle: Reading::Is(4),
-    };
-    assert_eq!(rig.sample(), expected);
-    let expected = SlowSample {
-        gpu: 0,
-        fan_percent: Reading::Is(38),
-        energy_joules: Reading::Is(1199.5),
-        pcie_receive_bytes_per_second: Reading::Is(12_000_000),
-        pcie_send_bytes_per_second: Reading::Is(3_000_000),
-        pcie_link: Reading::Is((4, 16)),
-        ecc_corrected: Reading::Is(3),
-        ecc_uncorrected: Reading::Is(1),
-        processes: Reading::Is(vec![]),
-    };
-    assert_eq!(rig.slow_sample(), expected);
+    let readings = (rig.gpus(), rig.sample(), rig.slow_sample());
+    assert_snapshot!(serde_json::to_string_pretty(&readings).expect("JSON"));
+}
+
+/// A GPU whose values are all beyond any bound.
+fn absurd() -> FakeGpu {
+    let mut gpu = serde_json::to_value(FakeGpu::numbered(0)).expect("JSON");
+    // A course is a real number or a list of points; other fields of the scenario are not.
+    let is_course = |value: &Value| value.is_f64() || value[0].is_array();
+    for course in gpu.as_object_mut().expect("fields").values_mut().filter(|value| is_course(value)) {
+        *course = 1.8e19.into();
+    }
+    FakeGpu {
+        memory_total_bytes: u64::MAX,
+        memory_reserved_bytes: u64::MAX,
+        ecc: (u64::MAX, 1 << 60),
+        processes: vec![Process { pid: 1, memory_used_bytes: Some(1 << 60), ..Process::default() }],
+        ..serde_json::from_value(gpu).expect("a GPU")
+    }
 }
 
 #[test]
 fn implausible_readings_are_missing() {
-    let stays = Course::Stays;
-    let absurd = FakeGpu {
-        memory_total_bytes: u64::MAX,
-        memory_reserved_bytes: u64::MAX,
-        memory_used_bytes: stays(1.8e19),
-        utilization_percent: stays(5000.0),
-        memory_utilization_percent: stays(4e9),
-        power_watts: stays(4e6),
-        energy_joules: stays(1e16),
-        temperature_celsius: stays(1e9),
-        clock_sm_mhz: stays(4e9),
-        clock_memory_mhz: stays(1e6),
-        fan_percent: stays(4e9),
-        ecc: (u64::MAX, 1 << 60),
-        processes: vec![Process { pid: 1, memory_used_bytes: Some(1 << 60), ..Process::default() }],
-        ..FakeGpu::numbered(0)
-    };
-    let mut rig = Rig::new(&one(absurd));
+    let mut rig = Rig::new(&one(absurd()));
     let gpu = rig.gpus().remove(0);
     assert_eq!(gpu.memory_total_bytes, missing(MissingReason::Implausible));
-    let Sample { memory_used_bytes, memory_free_bytes, memory_reserved_bytes, power_watts, throttle, .. } =
-        rig.sample();
-    assert_eq!(
-        [memory_used_bytes, memory_free_bytes, memory_reserved_bytes],
-        [(); 3].map(|()| missing(MissingReason::Implausible))
-    );
-    assert_eq!((power_watts, throttle), (missing(MissingReason::Implausible), Reading::Is(4)));
-    let Sample {
-        utilization_percent,
-        memory_utilization_percent,
-        clock_sm_mhz,
-        clock_memory_mhz,
-        temperature_celsius,
-        ..
-    } = rig.sample();
-    let rest = [utilization_percent, memory_utilization_percent, clock_sm_mhz, clock_memory_mhz, temperature_celsius];
-    assert_eq!(rest, [(); 5].map(|()| missing(MissingReason::Implausible)));
-    let slow = rig.slow_sample();
-    assert_eq!(
-        [slow.fan_percent, slow.ecc_corrected, slow.ecc_uncorrected],
-        [(); 3].map(|()| missing(MissingReason::Implausible))
-    );
-    assert_eq!(slow.energy_joules, missing(MissingReason::Implausible));
+    let (sample, slow) = (rig.sample(), rig.slow_sample());
+    for metric in Group::Fast.readings().chain(Group::Slow.readings()) {
+        let reading = sample.reading(metric).or_else(|| slow.reading(metric)).expect("a reading");
+        match metric {
+            // Any bits are plausible.
+            Metric::Throttle => assert_eq!(reading, Reading::Is(Number::Whole(4))),
+            // The same in every scenario.
+            Metric::PcieReceive | Metric::PcieSend => assert!(reading.get().is_some(), "{metric:?}"),
+            _ => assert_eq!(reading, missing(MissingReason::Implausible), "{metric:?}"),
+        }
+    }
     let processes = slow.processes.get().expect("processes");
     assert_eq!(processes[0].memory_used_bytes, missing(MissingReason::Implausible));
     // The largest plausible value is a reading.
+    let stays = Course::Stays;
     let most = FakeGpu {
         utilization_percent: stays(100.0),
         temperature_celsius: stays(110.0),
@@ -189,49 +135,39 @@ fn whys(rig: &mut Rig) -> Vec<(&'static str, MissingReason)> {
         ("mig", gpu.mig_enabled.why()),
         ("nvlinks", gpu.nvlinks_active.why()),
         ("pci", gpu.pci_bus_id.why()),
-        ("used", sample.memory_used_bytes.why()),
-        ("free", sample.memory_free_bytes.why()),
-        ("reserved", sample.memory_reserved_bytes.why()),
-        ("utilization", sample.utilization_percent.why()),
-        ("memory_utilization", sample.memory_utilization_percent.why()),
-        ("power", sample.power_watts.why()),
-        ("sm", sample.clock_sm_mhz.why()),
-        ("memory", sample.clock_memory_mhz.why()),
-        ("temperature", sample.temperature_celsius.why()),
-        ("throttle", sample.throttle.why()),
-        ("fan", slow.fan_percent.why()),
-        ("energy", slow.energy_joules.why()),
-        ("receive", slow.pcie_receive_bytes_per_second.why()),
-        ("send", slow.pcie_send_bytes_per_second.why()),
         ("link", slow.pcie_link.why()),
-        ("ecc_corrected", slow.ecc_corrected.why()),
-        ("ecc_uncorrected", slow.ecc_uncorrected.why()),
         ("processes", slow.processes.why()),
     ];
-    all.into_iter().filter_map(|(name, why)| Some((name, why?))).collect()
+    let metrics = Group::Fast.readings().chain(Group::Slow.readings()).map(|metric| {
+        let reading = sample.reading(metric).or_else(|| slow.reading(metric)).expect("a reading");
+        (metric.name(), reading.why())
+    });
+    all.into_iter().chain(metrics).filter_map(|(name, why)| Some((name, why?))).collect()
 }
 
-/// Each symbol, and the readings that are missing without it. The memory call before driver 510 is a case of its own.
-const SYMBOLS: &[(&str, &[&str])] = &[
-    ("nvmlDeviceGetUtilizationRates", &["utilization", "memory_utilization"]),
-    ("nvmlDeviceGetPowerUsage", &["power"]),
-    ("nvmlDeviceGetClockInfo", &["sm", "memory"]),
-    ("nvmlDeviceGetTemperature", &["temperature"]),
-    ("nvmlDeviceGetCurrentClocksThrottleReasons", &["throttle"]),
-    ("nvmlDeviceGetFanSpeed_v2", &["fan"]),
-    ("nvmlDeviceGetTotalEnergyConsumption", &["energy"]),
-    ("nvmlDeviceGetPcieThroughput", &["receive", "send"]),
-    ("nvmlDeviceGetCurrPcieLinkGeneration", &["link"]),
-    ("nvmlDeviceGetCurrPcieLinkWidth", &["link"]),
-    ("nvmlDeviceGetTotalEccErrors", &["ecc_corrected", "ecc_uncorrected"]),
-    ("nvmlDeviceGetCudaComputeCapability", &["capability"]),
-    ("nvmlDeviceGetEnforcedPowerLimit", &["limit"]),
-    ("nvmlDeviceGetPowerManagementLimitConstraints", &["limit_max"]),
-    ("nvmlDeviceGetTemperatureThreshold", &["slowdown", "shutdown"]),
-    ("nvmlDeviceGetMaxClockInfo", &["sm_max", "memory_max"]),
-    ("nvmlDeviceGetMigMode", &["mig"]),
-    ("nvmlDeviceGetPciInfo_v3", &["pci"]),
+/// Symbols without which no reading is missing alone: those of the GPU's identity, of memory before and since driver 510,
+/// and of links, whose number is 0 without them.
+const OTHERS: [&str; 5] = [
+    "nvmlDeviceGetName",
+    "nvmlDeviceGetUUID",
+    "nvmlDeviceGetMemoryInfo",
+    "nvmlDeviceGetMemoryInfo_v2",
+    "nvmlDeviceGetNvLinkState",
 ];
+
+/// Returns each symbol of a reading.
+fn symbols() -> impl Iterator<Item = &'static str> {
+    device_symbols().filter(|symbol| !OTHERS.contains(symbol))
+}
+
+/// Returns the readings that are missing if a symbol fails.
+fn readings_of(symbol: &str) -> Vec<&'static str> {
+    let whys = whys(&mut Rig::new(&one(whole().without(symbol, code::NOT_SUPPORTED))));
+    whys.into_iter().map(|(name, _)| name).collect()
+}
+
+/// The readings of the memory's call.
+const MEMORY: [&str; 4] = ["total", "memory_used_bytes", "memory_free_bytes", "memory_reserved_bytes"];
 
 /// A GPU with every feature.
 fn whole() -> FakeGpu {
@@ -241,7 +177,10 @@ fn whole() -> FakeGpu {
 #[test]
 fn a_reading_that_a_gpu_does_not_give_is_missing_alone() {
     assert_eq!(whys(&mut Rig::new(&one(whole()))), []);
-    for (symbol, names) in SYMBOLS {
+    let mut table = String::new();
+    let mut seen = Vec::new();
+    for symbol in symbols() {
+        let names = readings_of(symbol);
         for (code, why) in [
             (code::NOT_SUPPORTED, MissingReason::NotSupported),
             (code::NO_PERMISSION, MissingReason::NoPermission),
@@ -250,13 +189,20 @@ fn a_reading_that_a_gpu_does_not_give_is_missing_alone() {
             let expected: Vec<_> = names.iter().map(|name| (*name, why)).collect();
             assert_eq!(whys(&mut Rig::new(&one(whole().without(symbol, code)))), expected, "{symbol}, {code}");
         }
+        table += &format!("{symbol}: {}\n", names.join(", "));
+        seen.extend(names);
+    }
+    assert_snapshot!(table);
+    for metric in Group::Fast.readings().chain(Group::Slow.readings()) {
+        let is_memory = [Metric::MemoryUsed, Metric::MemoryFree, Metric::MemoryReserved].contains(&metric);
+        assert!(is_memory || seen.contains(&metric.name()), "{metric:?} is of no symbol");
     }
 }
 
 #[test]
 fn a_library_without_a_symbol_lacks_that_reading_alone() {
-    for (symbol, names) in SYMBOLS {
-        let expected: Vec<_> = names.iter().map(|name| (*name, MissingReason::OldDriver)).collect();
+    for symbol in symbols() {
+        let expected: Vec<_> = readings_of(symbol).into_iter().map(|name| (name, MissingReason::OldDriver)).collect();
         assert_eq!(whys(&mut Rig::without(&[symbol], &one(whole()))), expected, "{symbol}");
     }
 }
@@ -270,7 +216,7 @@ fn a_driver_before_510_is_read_by_its_older_calls() {
         "nvmlDeviceGetGraphicsRunningProcesses_v3",
     ];
     let mut rig = Rig::without(&newer, &one(FakeGpu { processes, ..whole() }));
-    assert_eq!(whys(&mut rig), [("reserved", MissingReason::OldDriver)]);
+    assert_eq!(whys(&mut rig), [("memory_reserved_bytes", MissingReason::OldDriver)]);
     let sample = rig.sample();
     assert_eq!(sample.memory_used_bytes, Reading::Is(7 * GIB + (300 << 20)), "including the driver's reserve");
     let slow = rig.slow_sample();
@@ -278,14 +224,14 @@ fn a_driver_before_510_is_read_by_its_older_calls() {
 
     let older = ["nvmlDeviceGetMemoryInfo", "nvmlDeviceGetComputeRunningProcesses_v2"];
     let mut rig = Rig::without(&[&newer[..], &older].concat(), &one(whole()));
-    let missing: Vec<_> = ["total", "used", "free", "reserved"].map(|name| (name, MissingReason::OldDriver)).to_vec();
+    let missing = MEMORY.map(|name| (name, MissingReason::OldDriver));
     assert_eq!(whys(&mut rig), missing, "graphics processes are still listed");
 }
 
 #[test]
 fn gpu_without_memory_permission_reports_reason() {
     let mut rig = Rig::new(&one(whole().without("nvmlDeviceGetMemoryInfo_v2", code::NO_PERMISSION)));
-    let missing = ["total", "used", "free", "reserved"].map(|name| (name, MissingReason::NoPermission));
+    let missing = MEMORY.map(|name| (name, MissingReason::NoPermission));
     assert_eq!(whys(&mut rig), missing);
 }
 
