@@ -145,15 +145,10 @@ fn whys(rig: &mut Rig) -> Vec<(&'static str, MissingReason)> {
     all.into_iter().chain(metrics).filter_map(|(name, why)| Some((name, why?))).collect()
 }
 
-/// Symbols without which no reading is missing alone: those of the GPU's identity, of memory before and since driver 510,
-/// and of links, whose number is 0 without them.
-const OTHERS: [&str; 5] = [
-    "nvmlDeviceGetName",
-    "nvmlDeviceGetUUID",
-    "nvmlDeviceGetMemoryInfo",
-    "nvmlDeviceGetMemoryInfo_v2",
-    "nvmlDeviceGetNvLinkState",
-];
+/// Symbols without which no reading is missing alone: those of the GPU's identity, and of memory before and since driver
+/// 510.
+const OTHERS: [&str; 4] =
+    ["nvmlDeviceGetName", "nvmlDeviceGetUUID", "nvmlDeviceGetMemoryInfo", "nvmlDeviceGetMemoryInfo_v2"];
 
 /// Returns each symbol of a reading.
 fn symbols() -> impl Iterator<Item = &'static str> {
