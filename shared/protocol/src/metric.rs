@@ -10,6 +10,7 @@ mod rows;
 use headroom_text::{self as text, Key};
 use serde::{Deserialize, Serialize};
 
+use crate::gpu::Throttle;
 pub use rows::{HostSample, Metric, Sample, SlowSample};
 
 /// Metrics that are read, stored and requested together.
@@ -85,7 +86,7 @@ pub enum Unit {
     Megahertz,
     /// Errors since the driver was loaded.
     Errors,
-    /// Bits of [`Throttle`](super::gpu::Throttle).
+    /// Bits of [`Throttle`].
     ThrottleBits,
 }
 
@@ -148,8 +149,7 @@ impl Unit {
             Self::Celsius => 30 + n % 60,
             Self::Megahertz => 1200 + n % 1009,
             Self::Errors => n / 100,
-            // Clocks are low for the power limit.
-            Self::ThrottleBits => 4,
+            Self::ThrottleBits => Throttle::PowerCap.bit(),
         })
     }
 

@@ -89,19 +89,11 @@ fn slow(second: u64, time_ms: u64) -> SlowReadings {
     };
     let gpu_sample = |gpu| SlowSample {
         fan_percent: Reading::Is(40),
-        energy_joules: Reading::Is(second as f64 * 200.0),
-        pcie_receive_bytes_per_second: Reading::Is(12_000_000),
-        pcie_send_bytes_per_second: Reading::Is(3_000_000),
         pcie_link: Reading::Is((4, 16)),
         processes: Reading::Is((0..N_PROCESSES).map(process).collect()),
-        ..SlowSample::missing(gpu, MissingReason::NotSupported)
+        ..SlowSample::example(gpu, second)
     };
-    let host = HostSample {
-        cpu_percent: Reading::Is(12.5),
-        memory_used_bytes: Reading::Is(9 << 30),
-        memory_total_bytes: Reading::Is(32 << 30),
-        ..HostSample::missing(MissingReason::NotSupported)
-    };
+    let host = HostSample::example(second);
     SlowReadings { time_ms, gpus: (0..N_GPUS).map(gpu_sample).collect(), host }
 }
 

@@ -73,15 +73,10 @@ const GPU: Flag<Request> = Flag {
 const READINGS: Flag<Request> = Flag {
     name: "readings",
     value: Some("fast|slow|host"),
-    doc: "fast: a GPU's readings at 10 Hz; slow: its fan, PCIe, energy\nand ECC at 1 Hz; host: the machine's [default: fast]",
+    doc: "fast: a GPU's readings at 10 Hz; slow: its readings at 1 Hz;\nhost: the machine's at 1 Hz [default: fast]",
     set: |request, readings| {
-        let group = match readings {
-            "fast" => Group::Fast,
-            "slow" => Group::Slow,
-            "host" => Group::Host,
-            _ => return Err(InvalidValue::not_one_of(readings, &["fast", "slow", "host"])),
-        };
-        request.group = Some(group);
+        let group = Group::ALL.into_iter().find(|group| group.name() == readings);
+        request.group = Some(group.ok_or_else(|| InvalidValue::not_one_of(readings, &Group::ALL.map(Group::name)))?);
         Ok(())
     },
 };

@@ -5,11 +5,12 @@
 
 #![allow(unused_qualifications, reason = "derived code names its types by their paths")]
 
+use headroom_protocol::metric::{Group, Metric};
 use utoipa::{
     PartialSchema, ToSchema,
     openapi::{
         ComponentsBuilder, Discriminator, Object, ObjectBuilder, OneOfBuilder, Ref, RefOr, Schema,
-        schema::{SchemaType, Type},
+        schema::{Array, ArrayBuilder, SchemaType, Type},
     },
 };
 
@@ -99,12 +100,8 @@ schemas! {
         to_ms: u64,
         step_ms: u64,
         times_ms: Vec<u64>,
-        /// memory_used (bytes), utilization (percent), memory_utilization (percent), power (watts), temperature
-        /// (celsius), clock_sm (MHz), clock_memory (MHz). Of the group slow: fan (percent), pcie_receive and pcie_send
-        /// (bytes a second), energy (joules since the driver was loaded), ecc_corrected and ecc_uncorrected (errors
-        /// since then). Of the group host: host_cpu (percent), host_memory_used and host_disk_free (bytes).
-        #[schema(inline)]
-        series: Vec<Series>,
+        #[schema(schema_with = series, required)]
+        series: (),
     }
 
     Series {
@@ -378,6 +375,20 @@ fn codes() -> Object {
 fn object_with(required: &[&str]) -> Object {
     let object = ObjectBuilder::new().schema_type(Type::Object);
     required.iter().fold(object, |object, name| object.required(*name)).build()
+}
+
+/// Returns the schema of a history's series, with the metrics of each group in their order.
+fn series() -> Array {
+    let metric = |metric: &Metric| {
+        let since = if metric.unit().is_counted() { " since the driver was loaded" } else { "" };
+        format!("{} ({}{since})", metric.id(), metric.unit().words())
+    };
+    let of_group = |group: Group| {
+        let metrics: Vec<String> = group.metrics().iter().map(metric).collect();
+        format!("Of the group {}: {}.", group.name(), metrics.join(", "))
+    };
+    let description = Group::ALL.map(of_group).join(" ");
+    ArrayBuilder::new().items(Series::schema()).description(Some(description)).build()
 }
 
 fn sources() -> Object {

@@ -3,7 +3,7 @@
 use headroom_protocol::{
     SlowReadings, Telemetry,
     alert::Settings,
-    gpu::{Gpu, Process, Throttle},
+    gpu::{Gpu, Process},
     message::Message,
     metric::{HostSample, Sample, SlowSample},
     reading::{MissingReason, Reading},
@@ -67,7 +67,13 @@ impl Rig {
             telemetry: Telemetry { seq: 7, time_ms: NOW_MS - 100, gpus: vec![sample(), zeros()] },
             slow: SlowReadings {
                 time_ms: NOW_MS - 900,
-                gpus: vec![slow(), SlowSample { gpu: 1, processes: Reading::Is(vec![]), ..bare_slow() }],
+                gpus: vec![
+                    slow(),
+                    SlowSample {
+                        processes: Reading::Is(vec![]),
+                        ..SlowSample::missing(1, MissingReason::NotSupported)
+                    },
+                ],
                 host: HostSample {
                     cpu_percent: Reading::Is(12.5),
                     memory_used_bytes: Reading::Is(9 * GIB),
@@ -151,25 +157,14 @@ fn sample() -> Sample {
         clock_sm_mhz: Reading::Is(2475),
         clock_memory_mhz: Reading::Is(10_501),
         temperature_celsius: Reading::Is(61),
-        throttle: Reading::Is(Throttle::PowerCap.bit()),
+        // Clocks are low for the power limit.
+        ..Sample::example(0, 0)
     }
 }
 
 /// A sample whose only reading is an empty memory.
 fn zeros() -> Sample {
-    Sample {
-        gpu: 1,
-        memory_used_bytes: Reading::Is(0),
-        memory_free_bytes: missing(),
-        memory_reserved_bytes: missing(),
-        utilization_percent: missing(),
-        memory_utilization_percent: missing(),
-        power_watts: missing(),
-        clock_sm_mhz: missing(),
-        clock_memory_mhz: missing(),
-        temperature_celsius: missing(),
-        throttle: missing(),
-    }
+    Sample { memory_used_bytes: Reading::Is(0), ..Sample::missing(1, MissingReason::NotSupported) }
 }
 
 fn slow() -> SlowSample {
@@ -181,32 +176,18 @@ fn slow() -> SlowSample {
         run: run.map(str::to_owned),
     };
     SlowSample {
-        gpu: 0,
         fan_percent: Reading::Is(45),
         energy_joules: Reading::Is(1_234_567.5),
         pcie_receive_bytes_per_second: Reading::Is(12_000_000),
         pcie_send_bytes_per_second: Reading::Is(3_000_000),
         pcie_link: Reading::Is((4, 16)),
-        ecc_corrected: Reading::Is(2),
         ecc_uncorrected: Reading::Is(0),
         processes: Reading::Is(vec![
             process(4242, Reading::Is(6 * GIB), Some("0123456789abcdef")),
             process(77, Reading::missing(MissingReason::HiddenByWindows), None),
         ]),
-    }
-}
-
-fn bare_slow() -> SlowSample {
-    SlowSample {
-        gpu: 1,
-        fan_percent: missing(),
-        energy_joules: missing(),
-        pcie_receive_bytes_per_second: missing(),
-        pcie_send_bytes_per_second: missing(),
-        pcie_link: missing(),
-        ecc_corrected: missing(),
-        ecc_uncorrected: missing(),
-        processes: missing(),
+        // Two corrected errors.
+        ..SlowSample::example(0, 200)
     }
 }
 
