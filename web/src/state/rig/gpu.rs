@@ -203,20 +203,8 @@ pub fn facts(gpu: &MonitoredGpu) -> Vec<String> {
 
 /// A metric of a sample, NaN if missing.
 fn value(sample: &Sample, metric: Metric) -> f32 {
-    let whole = |reading: &Reading<u64>| reading.get().map(|value| *value as f32);
-    #[expect(clippy::cast_possible_truncation, reason = "watts to seven digits")]
-    let power = sample.power_watts.get().map(|watts| *watts as f32);
-    let value = match metric {
-        Metric::MemoryUsed => whole(&sample.memory_used_bytes),
-        Metric::Utilization => whole(&sample.utilization_percent),
-        Metric::MemoryUtilization => whole(&sample.memory_utilization_percent),
-        Metric::Power => power,
-        Metric::Temperature => whole(&sample.temperature_celsius),
-        Metric::ClockSm => whole(&sample.clock_sm_mhz),
-        Metric::ClockMemory => whole(&sample.clock_memory_mhz),
-        // Readings taken once per second are not in a sample.
-        _ => None,
-    };
+    #[expect(clippy::cast_possible_truncation, reason = "seven digits suffice for a chart")]
+    let value = sample.reading(metric).and_then(|reading| Some(reading.get()?.as_f64() as f32));
     value.filter(|value| value.is_finite()).unwrap_or(f32::NAN)
 }
 

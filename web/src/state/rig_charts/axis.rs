@@ -16,7 +16,7 @@ const ROOM: f64 = 1.04;
 /// The shortest span of a temperature axis, and its distance from the readings.
 const CELSIUS_MIN: f64 = 30.0;
 const CELSIUS_ROOM: f64 = 5.0;
-/// The unit of PCIe's axis, in bytes.
+/// The unit of a throughput's axis, in bytes.
 const MEGABYTE: f64 = 1e6;
 /// A bound is drawn if the readings reach this share of it; otherwise it would flatten them.
 const BOUND_SHARE_MIN: f64 = 0.25;
@@ -86,7 +86,7 @@ impl Axis for Chart {
                 let celsius = gpu.temperature_slowdown_celsius.get().map(|celsius| *celsius as f64);
                 [bound(celsius, text::HISTORY_BOUND_TEMPERATURE), None]
             }
-            Self::Utilization | Self::Clocks | Self::Fan | Self::Pcie | Self::Cpu | Self::HostMemory => [None, None],
+            _ => [None, None],
         };
         bounds.into_iter().flatten().filter(|bound| bound.value.is_finite() && bound.value > 0.0).collect()
     }
@@ -96,14 +96,16 @@ impl Axis for Chart {
         let is_near = |bound: &&Bound| self == Self::Memory || high >= bound.value * BOUND_SHARE_MIN;
         let shown: Vec<Bound> = bounds.iter().filter(is_near).copied().collect();
         let high = shown.iter().fold(high, |high, bound| high.max(bound.value));
-        let scale = match self {
-            Self::Memory | Self::HostMemory => Scale::new(0.0, high * ROOM, GIB as f64),
-            Self::Pcie => Scale::new(0.0, high * ROOM, MEGABYTE),
-            Self::Utilization | Self::Fan | Self::Cpu => Scale::new(0.0, 100.0 * ROOM, 1.0),
-            Self::Power | Self::Clocks => Scale::new(0.0, high * ROOM, 1.0),
-            Self::Temperature => {
+        let scale = match self.unit() {
+            Unit::Bytes => Scale::new(0.0, high * ROOM, GIB as f64),
+            Unit::BytesPerSecond => Scale::new(0.0, high * ROOM, MEGABYTE),
+            Unit::Percent => Scale::new(0.0, 100.0 * ROOM, 1.0),
+            Unit::Celsius => {
                 let low = ((low - CELSIUS_ROOM) / 10.0).floor().max(0.0) * 10.0;
                 Scale::new(low, (high + CELSIUS_ROOM).max(low + CELSIUS_MIN), 1.0)
+            }
+            Unit::Watts | Unit::Joules | Unit::Megahertz | Unit::Errors | Unit::ThrottleBits => {
+                Scale::new(0.0, high * ROOM, 1.0)
             }
         };
         (scale, shown)
