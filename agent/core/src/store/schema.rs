@@ -117,7 +117,7 @@ mod tests {
         connection.execute_batch("INSERT INTO gpus VALUES (1, 'GPU-0', 'H200')").expect("a GPU");
         let sample = "INSERT INTO samples (time_ms, gpu, power_watts, missing) VALUES (1000, 1, 250.5, 0)";
         connection.execute_batch(sample).expect("a sample");
-        migrate(&mut connection, STEPS).expect("it is brought forward");
+        update(&mut connection).expect("it is brought forward");
         assert_eq!(version(&connection).expect("a version"), STEPS.len());
         let watts: f64 = connection.query_row("SELECT power_watts FROM samples", [], |row| row.get(0)).expect("it");
         assert!((watts - 250.5).abs() < f64::EPSILON);
