@@ -3,10 +3,10 @@
 
 use std::collections::BTreeSet;
 
-use headroom_protocol::metric::{Group, Metric, Number, Unit};
-use rusqlite::{Connection, TransactionBehavior, types::Value};
+use headroom_protocol::metric::{Group, Metric, Unit};
+use rusqlite::{Connection, TransactionBehavior};
 
-use super::{resolution::Resolution, samples::to_sql};
+use super::resolution::Resolution;
 
 /// A column, as its table declares it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,14 +59,6 @@ pub fn rolled_names(metric: Metric) -> [String; 4] {
 /// Returns the names of the columns for [`Resolution::single`], separated by commas.
 pub fn single_names(metrics: &[Metric]) -> String {
     metrics.iter().map(|metric| metric.name()).collect::<Vec<_>>().join(", ")
-}
-
-/// Returns a value as SQLite stores it.
-pub fn value(number: Number) -> Value {
-    match number {
-        Number::Whole(value) => Value::Integer(to_sql(value)),
-        Number::Real(value) => Value::Real(value),
-    }
 }
 
 /// Whether a table lacks a column.

@@ -10,10 +10,7 @@ use headroom_protocol::{
 };
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, types::Value};
 
-use super::{
-    columns::{self, single_names},
-    resolution::Resolution,
-};
+use super::{columns::single_names, resolution::Resolution};
 
 /// Bits per reason in `missing`. The reasons are in the order of the fast readings, which never changes: a new reading is
 /// the last. Rows from before it have no reason for it.
@@ -120,11 +117,19 @@ pub fn from_sql(value: i64) -> u64 {
     u64::try_from(value).unwrap_or(0)
 }
 
+/// Returns a number as SQLite stores it.
+pub fn value_of(number: Number) -> Value {
+    match number {
+        Number::Whole(value) => Value::Integer(to_sql(value)),
+        Number::Real(value) => Value::Real(value),
+    }
+}
+
 /// Returns the values of a sample's readings, and the reasons of missing ones.
 fn values(sample: &Sample) -> (Vec<Value>, i64) {
     let mut missing = 0;
     let value = |(place, metric): (usize, &Metric)| match sample.reading(*metric) {
-        Some(Reading::Is(number)) => columns::value(number),
+        Some(Reading::Is(number)) => value_of(number),
         Some(Reading::Missing { missing: why }) => {
             missing |= code(why) << (place * WHY_BITS);
             Value::Null

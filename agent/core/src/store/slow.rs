@@ -10,9 +10,9 @@ use headroom_protocol::{
 use rusqlite::{Transaction, types::Value};
 
 use super::{
-    columns::{self, single_names},
+    columns::single_names,
     resolution::Resolution,
-    samples::{Places, to_sql},
+    samples::{Places, to_sql, value_of},
 };
 
 /// Row ID of the machine, used instead of a GPU's. No GPU has this row ID.
@@ -52,7 +52,7 @@ fn row(
     reading: impl Fn(Metric) -> Option<Reading<Number>>,
 ) -> impl Iterator<Item = Value> {
     let value = move |metric| match reading(metric) {
-        Some(Reading::Is(number)) => columns::value(number),
+        Some(Reading::Is(number)) => value_of(number),
         _ => Value::Null,
     };
     let keys = [Value::Integer(to_sql(time_ms)), Value::Integer(gpu)];
