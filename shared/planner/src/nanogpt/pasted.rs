@@ -9,6 +9,7 @@ use super::lines::lines;
 use super::problem::{Problem, Problems, Severity};
 use super::value::Value;
 use super::{Format, MAX_SOURCE_BYTES, MAX_SOURCES, Settings, Source, below, read, recognize, shortened, words};
+use crate::session::{Options, resolve_settings};
 
 /// Kind of a pasted text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -36,11 +37,18 @@ pub struct PastedConfig {
     pub sources: Vec<Source>,
     /// Total number of processes, if a command starts them with torchrun: processes per node times nodes.
     pub world_size: Option<u64>,
+    /// Number of parameters that a log prints, in millions.
+    pub parameters: Option<String>,
     /// Problems with the command.
     pub problems: Problems,
 }
 
 impl PastedConfig {
+    fn empty() -> Self {
+        let (kind, problems) = (PastedKind::Config, Problems::default());
+        Self { kind, sources: vec![], world_size: None, parameters: None, problems }
+    }
+
     /// Reads the sources; the problems of this text come first.
     #[must_use]
     pub fn read(&self) -> Settings {
@@ -60,15 +68,39 @@ impl PastedConfig {
             }
             PastedKind::Command | PastedKind::Words | PastedKind::Json => false,
         };
+        if let Some(problem) = self.other_model(&settings) {
+            settings.problems.push(problem);
+        }
         settings
+    }
+
+    /// The error of a log whose number of parameters is not that of its settings: another model was trained.
+    fn other_model(&self, settings: &Settings) -> Option<Problem> {
+        let printed = self.parameters.as_ref()?;
+        let decimals = printed.split_once('.').map_or(0, |(_, digits)| digits.len());
+        let decimals = u32::try_from(decimals).ok()?;
+        let request = resolve_settings(settings.clone(), &Options::default()).request?;
+        let planned = request.gpt.other_parameters(decimal::parse(printed)?, decimals)?;
+        let what = "number of parameters";
+        Some(Problem {
+            severity: Severity::Error,
+            source: format!("{what}: {printed}M"),
+            line: 0,
+            column: 0,
+            message: text::has_to_be(
+                what,
+                format!("{}M", decimal::fixed(planned, 2)),
+                text::verbatim(format!("{printed}M")),
+            ),
+            hint: None,
+        })
     }
 }
 
 /// Classifies a pasted text. `name` is used only as a config's name in messages.
 #[must_use]
 pub fn from_pasted_text(name: &str, text: &str) -> PastedConfig {
-    let mut pasted =
-        PastedConfig { kind: PastedKind::Config, sources: vec![], world_size: None, problems: Problems::default() };
+    let mut pasted = PastedConfig::empty();
     if text.len() <= MAX_SOURCE_BYTES {
         if lines(text).any(|(_, line)| OF_A_LOG.iter().any(|start| line.starts_with(start))) {
             pasted.kind = PastedKind::Log;
@@ -166,8 +198,9 @@ fn log(text: &str, pasted: &mut PastedConfig) {
     for (at, line) in lines(text) {
         // The output shows that the program is nanoGPT's or a fork, whatever its name.
         if lines_for_command > 0 && command(&text[at..], pasted).is_some() {
-            // The log contains the command's arguments as well, with their values.
-            pasted.sources.clear();
+            // The log contains the command's arguments as well, with their values, but the text of a config only if
+            // it was copied too.
+            pasted.sources.retain(|source| matches!(source, Source::Named { .. }));
             lines_for_command = 0;
         }
         lines_for_command = lines_for_command.saturating_sub(1);
@@ -176,7 +209,7 @@ fn log(text: &str, pasted: &mut PastedConfig) {
         }
         lines_for_command = 0;
         if let Some((name, start)) = open.take() {
-            add(pasted, Source::File { name: name.into(), text: text[start..at].into() });
+            add_file(pasted, name, &text[start..at]);
         }
         if let Some(name) = line.strip_prefix("Overriding config with ") {
             let start = text[at..].find('\n').map_or(text.len(), |n| at + n + 1);
@@ -188,10 +221,28 @@ fn log(text: &str, pasted: &mut PastedConfig) {
             add(pasted, printed_override("vocab_size", size));
         } else if line.starts_with("defaulting to vocab_size") {
             add(pasted, printed_override("vocab_size", &DEFAULT_VOCAB_SIZE.to_string()));
+        } else if let Some(model) = line.strip_prefix("Initializing from OpenAI GPT-2 weights: ") {
+            add(pasted, printed_override("init_from", model.trim_end()));
+        } else if let Some(rest) = line.strip_prefix("number of parameters: ") {
+            let millions = rest.split_once('M').map(|(millions, _)| millions);
+            let is_number = |millions: &&str| millions.len() < 20 && decimal::parse(millions).is_some();
+            pasted.parameters = millions.filter(is_number).map(Into::into);
         }
     }
     if let Some((name, start)) = open {
-        add(pasted, Source::File { name: name.into(), text: text[start..].into() });
+        add_file(pasted, name, &text[start..]);
+    }
+}
+
+/// Adds the config that nanoGPT prints, instead of its name in the command. A config whose text is not in the log is
+/// only named.
+fn add_file(pasted: &mut PastedConfig, name: &str, text: &str) {
+    let is_same = |source: &Source| matches!(source, Source::Named { name: other } if other == name);
+    if !text.trim().is_empty() {
+        pasted.sources.retain(|source| !is_same(source));
+        add(pasted, Source::File { name: name.into(), text: text.into() });
+    } else if !pasted.sources.iter().any(|source| matches!(source, Source::File { name: other, .. } if other == name)) {
+        add(pasted, Source::Named { name: name.into() });
     }
 }
 
