@@ -113,9 +113,11 @@ pub fn from_pasted_text(name: &str, text: &str) -> PastedConfig {
             Some(program @ (Program::Training | Program::Arguments)) => {
                 pasted.kind = PastedKind::Command;
                 let end = start + commands(&text[start..]).1;
-                below::read_files(text.get(end..).unwrap_or_default(), &mut pasted.sources);
+                let below = text.get(end..).unwrap_or_default();
+                below::read_files(below, &mut pasted.sources);
                 if matches!(program, Program::Training) {
                     refuse_vocabulary(&mut pasted);
+                    warn_of_commands(below, &mut pasted);
                 }
                 let comments = lines(&text[..start]).filter_map(|(_, line)| line.strip_prefix(VOCABULARY_COMMENT));
                 let vocabulary = comments.filter_map(|size| size.trim().parse::<u64>().ok()).last();
@@ -277,6 +279,7 @@ enum Program {
 /// the one that counts.
 fn command(text: &str, pasted: &mut PastedConfig) -> Option<Program> {
     let mut other = None;
+    let mut found = None;
     for words in commands(text).0 {
         let basename = |word: &str| word.rsplit(['/', '\\']).next().unwrap_or_default().to_owned();
         let is_launcher = |word: &String| {
@@ -291,6 +294,12 @@ fn command(text: &str, pasted: &mut PastedConfig) -> Option<Program> {
             _ if words.first().is_some_and(|word| word.starts_with("--") && word.contains('=')) => words.split_at(0),
             _ => continue,
         };
+        if found.is_some() {
+            if launch.last().is_some_and(|script| basename(script) == "train.py") {
+                warn_of_command(&words.join(" "), pasted);
+            }
+            continue;
+        }
         if launch.iter().any(|word| basename(word).starts_with("torchrun") || word.starts_with("torch.distributed")) {
             pasted.world_size = world_size(launch, &mut pasted.problems);
         }
@@ -309,9 +318,26 @@ fn command(text: &str, pasted: &mut PastedConfig) -> Option<Program> {
                 None => Source::Override { text: word.clone() },
             });
         }
-        return Some(if launch.is_empty() { Program::Arguments } else { Program::Training });
+        found = Some(if launch.is_empty() { Program::Arguments } else { Program::Training });
     }
-    other
+    found.or(other)
+}
+
+/// Adds a warning if the lines below a command start another training run.
+fn warn_of_commands(below: &str, pasted: &mut PastedConfig) {
+    for (at, line) in lines(below).filter(|(_, line)| line.contains("train.py")) {
+        let mut other = PastedConfig::empty();
+        if matches!(command(&below[at..], &mut other), Some(Program::Training)) {
+            return warn_of_command(line, pasted);
+        }
+    }
+}
+
+/// Adds the warning that a further command is not read.
+fn warn_of_command(command: &str, pasted: &mut PastedConfig) {
+    let message = text::of_name(shortened(command), text::NOT_READ);
+    let (severity, source) = (Severity::Warning, shortened("command line"));
+    pasted.problems.push_once(Problem { severity, source, line: 0, column: 0, message, hint: None });
 }
 
 /// Adds a problem for an argument that sets the vocabulary size. `train.py` has no such key, unless a config defines it.
@@ -367,7 +393,8 @@ fn world_size(launch: &[String], problems: &mut Problems) -> Option<u64> {
 }
 
 /// Splits the commands on the first line of `text` into words. Returns them with their length in bytes. A backslash
-/// continues the line. Shell quotes are respected; `|`, `&`, `;`, `<`, `>` and `#` end a command.
+/// continues the line, and so does an argument at the start of the next one. Shell quotes are respected; `|`, `&`, `;`,
+/// `<`, `>` and `#` end a command.
 fn commands(text: &str) -> (Vec<Vec<String>>, usize) {
     let mut all = vec![];
     let mut words: Vec<String> = vec![];
@@ -400,6 +427,7 @@ fn commands(text: &str) -> (Vec<Vec<String>>, usize) {
                 quote = Some(c);
                 word.get_or_insert_default();
             }
+            ('\n' | '\r', None) if begins_with_argument(&text[length..]) => words.extend(word.take()),
             ('\n' | '\r', None) => break,
             ('#', None) if word.is_none() => break,
             (' ' | '\t', None) => words.extend(word.take()),
@@ -422,6 +450,12 @@ fn commands(text: &str) -> (Vec<Vec<String>>, usize) {
         }
     }
     (all, length)
+}
+
+/// Returns whether the text after a line break begins with an argument.
+fn begins_with_argument(text: &str) -> bool {
+    let line = text.strip_prefix('\n').unwrap_or(text);
+    line.trim_start_matches([' ', '\t']).starts_with("--")
 }
 
 #[cfg(test)]
