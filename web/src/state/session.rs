@@ -131,7 +131,18 @@ impl Session {
 
     /// Removes comments that fixes wrote for another run or GPU. Must be called after every change.
     pub fn settle(&mut self) {
-        if let Some(without) = without_own_comments(&self.text)
+        self.settle_after(None);
+    }
+
+    /// Sets a text that is being typed. A comment that is not complete stays.
+    pub fn type_text(&mut self, text: String) {
+        let before = self.text.clone();
+        self.set_text(text);
+        self.settle_after(Some(&before));
+    }
+
+    fn settle_after(&mut self, before: Option<&str>) {
+        if let Some(without) = without_own_comments(&self.text, before)
             && self.comments_for != self.fragment()
         {
             self.text = without;
@@ -258,6 +269,24 @@ mod tests {
         session.set_text("batch_size = 8  # headroom: fits L4\n".into());
         session.settle();
         assert_eq!(session.text, "batch_size = 8\n");
+    }
+
+    #[test]
+    fn a_comment_that_is_being_typed_stays() {
+        let typed = "batch_size = 10  # headroom: fits GeForce RTX 4070";
+        let mut session = Session::default();
+        for end in 1..=typed.len() {
+            session.type_text(typed[..end].to_owned());
+            assert_eq!(session.text, typed[..end]);
+        }
+        // It goes as a whole once another line changes.
+        session.type_text(format!("{typed}\nn"));
+        assert_eq!(session.text, "batch_size = 10\nn");
+        // The comment of a fix goes with its value.
+        let mut session = Session { text: "batch_size = 8  # headroom: fits L4\n".into(), ..Session::default() };
+        session.comments_for = session.fragment();
+        session.type_text("batch_size = 80  # headroom: fits L4\n".into());
+        assert_eq!(session.text, "batch_size = 80\n");
     }
 
     #[test]
