@@ -43,6 +43,51 @@ fn a_stock_config_is_known_by_its_name() {
 }
 
 #[test]
+fn only_a_stock_config_that_is_given_by_name_is_built_in() {
+    for (given, named) in [
+        ("train_shakespeare_char.py", "train_shakespeare_char.py"),
+        ("train_shakespeare_char", "train_shakespeare_char.py"),
+        ("config/train_shakespeare_char", "config/train_shakespeare_char.py"),
+        ("finetune_shakespeare", "finetune_shakespeare.py"),
+    ] {
+        assert_eq!(json(&["plan", "-q", given, "--json"])["stock_configs"], Value::from(vec![named]), "{given}");
+    }
+    assert_eq!(json(&["plan", "--json"])["stock_configs"], Value::Array(vec![]));
+    let trained = json(&["train", "--plan", "--json", "-q", "train_shakespeare_char", "--device=cpu"]);
+    assert_eq!(trained["stock_configs"], Value::from(vec!["train_shakespeare_char.py"]));
+}
+
+#[test]
+fn path_of_a_missing_config_has_no_plan() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let missing = folder.path().join("config/train_shakespeare_char.py");
+    let mut paths = vec![missing.to_str().expect("a name").to_owned(), "./config/train_shakespeare_char.py".into()];
+    if cfg!(unix) {
+        let link = folder.path().join("train_gpt2.py");
+        #[cfg(unix)]
+        std::os::unix::fs::symlink("nothing.py", &link).expect("a link");
+        paths.push(link.to_str().expect("a name").to_owned());
+    }
+    for path in &paths {
+        for args in [&["plan", "-q", path][..], &["plan", "--json", path], &["train", "-q", path, "--plan"]] {
+            let output = headroom(args);
+            let stderr = text(&output.stderr);
+            assert_eq!(output.status.code(), Some(3), "{args:?}: {stderr}");
+            assert!(output.stdout.is_empty(), "{args:?}: {}", text(&output.stdout));
+            assert!(stderr.starts_with(&format!("headroom: {path}: ")), "{stderr}");
+        }
+    }
+    // A link in the folder itself is not ignored either.
+    #[cfg(unix)]
+    {
+        let program = std::env::var_os("HEADROOM_BIN").unwrap_or_else(|| env!("CARGO_BIN_EXE_headroom").into());
+        let mut command = Command::new(program);
+        let output = command.args(["plan", "train_gpt2.py"]).current_dir(folder.path()).output().expect("it runs");
+        assert_eq!(output.status.code(), Some(3), "{}", text(&output.stderr));
+    }
+}
+
+#[test]
 fn a_file_that_exists_always_wins() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("unread_own/config");
     std::fs::create_dir_all(&folder).expect("a writable folder");

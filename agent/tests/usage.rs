@@ -133,9 +133,9 @@ fn memory_for_a_name_lists_the_gpus_that_have_it() {
 #[test]
 fn missing_config_gets_the_stock_config_of_its_name() {
     for (given, hint) in [
-        ("train_gpt2", "did you mean config/train_gpt2.py?"),
+        ("nanoGPT/config/train_gpt2.py", "did you mean config/train_gpt2.py, which is built in?"),
         ("config/train_gtp2.py", "did you mean config/train_gpt2.py?"),
-        ("eval_gpt2_xl", "did you mean config/eval_gpt2_xl.py?"),
+        ("./eval_gpt2_xl", "did you mean config/eval_gpt2_xl.py, which is built in?"),
         ("mine.py", "paths start from the folder you are in; a setting is written --key=value"),
         ("python", "give the arguments of train.py alone, as in `headroom plan CONFIG.py --batch_size=8`"),
     ] {

@@ -10,7 +10,7 @@ mod report;
 use std::{
     collections::BTreeSet,
     ffi::{OsStr, OsString},
-    fs::File,
+    fs::{self, File},
     io::{self, Read},
     path::Path,
 };
@@ -20,6 +20,7 @@ use headroom_planner::{
     link::encode,
     nanogpt::{Format, MAX_SOURCE_BYTES, MAX_SOURCES, Problem, Settings, Severity, Source, recognize, stock},
     plan::{Plan, PlanError, plan},
+    report::Node,
     session::{Finding, ResolvedSession, resolve},
 };
 use headroom_text::{self as text, Text};
@@ -135,7 +136,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, super::Erro
     };
     let plan = plan(asked).map_err(Error::from)?;
     // The answer comes first, also if both streams go to one terminal.
-    print::data(&answer(&request, &resolved, &plan)?)?;
+    print::data(&answer(&request, &sources, &resolved, &plan)?)?;
     print::note(&said(&problems, &resolved.settings));
     print::note(&code_comments::notes(&sources, &plan.request.train));
     if request.json || request.link {
@@ -144,17 +145,27 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, super::Erro
     Ok(if plan.fits { Exit::Success } else { Exit::Failure })
 }
 
-fn answer(request: &Request, resolved: &ResolvedSession, plan: &Plan) -> Result<String, Error> {
+/// Names of the built-in configs among the sources.
+pub fn stock_configs(sources: &[Source]) -> Vec<&str> {
+    let named = sources.iter().map(|source| match source {
+        Source::Named { name } => Some(name.as_str()),
+        _ => None,
+    });
+    named.flatten().collect()
+}
+
+fn answer(request: &Request, sources: &[Source], resolved: &ResolvedSession, plan: &Plan) -> Result<String, Error> {
     if request.link {
         return Ok(format!("{PAGE}#{}\n", encode(&resolved.settings, &request.options)));
     }
     let advice = advise(&resolved.settings, &request.options, plan);
     if request.json {
-        return Ok(serde_json::to_string_pretty(&plan.document(
-            &resolved.config,
-            &advice,
-            headroom_languages::english(),
-        ))? + "\n");
+        let mut document = plan.document(&resolved.config, &advice, headroom_languages::english());
+        if let Node::Object(fields) = &mut document {
+            let names = stock_configs(sources).into_iter().map(|name| Node::Value(name.into())).collect();
+            fields.push(("stock_configs", Node::List(names)));
+        }
+        return Ok(serde_json::to_string_pretty(&document)? + "\n");
     }
     Ok(report::report(plan, &advice, &resolved.findings, &Style::of_stdout()))
 }
@@ -168,11 +179,13 @@ fn meant_config(name: &str) -> Option<String> {
     }
     let stem = |file: &'static str| file.trim_end_matches(".py");
     let (mut stems, base) = (stock::STOCK.iter().map(|stock| stem(stock.name)), base.trim_end_matches(".py"));
-    let near = stems.clone().find(|stem| *stem == base).or_else(|| among(stems.by_ref(), base))?;
-    Some(format!("did you mean config/{near}.py?"))
+    if let Some(stem) = stems.clone().find(|stem| *stem == base) {
+        return Some(format!("did you mean config/{stem}.py, which is built in?"));
+    }
+    among(stems.by_ref(), base).map(|near| format!("did you mean config/{near}.py?"))
 }
 
-/// Reads the config files and settings. A stock config of nanoGPT that is not on disk is taken by its name.
+/// Reads the config files and settings. A stock config of nanoGPT that is given by its name is built in.
 ///
 /// # Errors
 /// There are too many, or a file cannot be read.
@@ -182,7 +195,7 @@ pub fn sources(given: &[NanogptArgument]) -> Result<Vec<Source>, Error> {
     }
     let source = |given: &NanogptArgument| match given {
         NanogptArgument::Config(path) => match stock_name(path) {
-            Some(name) => Ok(Source::Named { name: name.to_owned() }),
+            Some(name) => Ok(Source::Named { name }),
             None => read_config(path),
         },
         NanogptArgument::Setting(text) => Ok(Source::Override { text: text.clone() }),
@@ -202,10 +215,11 @@ fn gpu_of_plan(given: &NanogptArgument) -> Option<(String, Option<u64>)> {
     }
 }
 
-/// Name of a stock config that is not on disk. An existing file takes precedence.
-fn stock_name(path: &OsStr) -> Option<&str> {
-    let is_missing = || matches!(File::open(path), Err(error) if error.kind() == io::ErrorKind::NotFound);
-    path.to_str().filter(|name| stock::find(name).is_some() && is_missing())
+/// Name of a stock config that is given as such and is not on disk. An existing file takes precedence, also a link to a
+/// missing one.
+fn stock_name(path: &OsStr) -> Option<String> {
+    let is_missing = || matches!(fs::symlink_metadata(path), Err(error) if error.kind() == io::ErrorKind::NotFound);
+    path.to_str().and_then(stock::given).filter(|_| is_missing())
 }
 
 /// Reads a file up to one byte over the limit of a source. That suffices to reject it, and bounds endless files such as

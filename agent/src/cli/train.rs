@@ -26,7 +26,7 @@ use headroom_text as text;
 use super::{
     Exit,
     args::{ParsedArgs, parse_with},
-    plan::{options::is_value, sources},
+    plan::{options::is_value, sources, stock_configs},
     print,
 };
 use engine::Engine;
@@ -61,9 +61,10 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, super::Erro
     }
     if request.plan {
         let given = sources(&request.given).map_err(Error::from)?;
+        let stock_configs: Vec<String> = stock_configs(&given).into_iter().map(str::to_owned).collect();
         let planned = PlannedRun::of(&request, given).map_err(super::Error::from)?;
         let Some(PlannedRun { run, gpt, engine, disk }) = planned else { return Ok(Exit::Usage) };
-        print::data(&plan_output::document(&gpt, &engine, (&run.out_dir, disk), request.json))?;
+        print::data(&plan_output::document(&stock_configs, &gpt, &engine, (&run.out_dir, disk), request.json))?;
         // A plan that does not fit fails with the same message as a run.
         engine.check(&gpt, &run, &request).map_err(super::Error::from)?;
         if let Some(disk) = disk {

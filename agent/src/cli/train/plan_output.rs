@@ -26,8 +26,9 @@ use headroom_train::{
 /// Version of the JSON schema.
 const SCHEMA: u32 = 1;
 
-/// Output of `--plan`.
+/// Output of `--plan`. `stock_configs` are the built-in configs that it uses.
 pub fn document(
+    stock_configs: &[String],
     gpt: &GptConfig,
     engine: &Engine,
     (out_dir, needed): (&Path, Option<DiskSpaceNeeded>),
@@ -45,6 +46,7 @@ pub fn document(
         "bytes": engine.planned_bytes(),
         "by_category": by_category,
         "disk": needed.map(|needed| disk_json(out_dir, needed)),
+        "stock_configs": stock_configs,
     });
     let more = match engine {
         Engine::Cpu { planned, .. } => {

@@ -122,6 +122,16 @@ pub fn find(path: &str) -> Option<&'static Stock> {
     STOCK.iter().find(|stock| is_in_folder && stock.name == name)
 }
 
+/// Returns the path of the stock config that a command line names, with its ending: the bare name or `config/NAME`, with
+/// or without `.py`. Any other path is that of a file.
+#[must_use]
+pub fn given(path: &str) -> Option<String> {
+    let name = path.strip_prefix("config/").or_else(|| path.strip_prefix(r"config\")).unwrap_or(path);
+    let stem = name.strip_suffix(".py").unwrap_or(name);
+    let is_stock = STOCK.iter().any(|stock| stock.name.strip_suffix(".py") == Some(stem));
+    is_stock.then(|| format!("{}.py", path.strip_suffix(".py").unwrap_or(path)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::{Severity, Source, Value, read};
@@ -140,6 +150,31 @@ mod tests {
         }
         for path in ["", "config/", "experiments/train_gpt2.py", "config/train_gpt3.py", "config/eval_gpt2", "config"] {
             assert_eq!(find(path), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn only_a_bare_name_or_one_in_config_is_a_stock_config_by_itself() {
+        for (path, named) in [
+            ("config/eval_gpt2.py", "config/eval_gpt2.py"),
+            ("config/eval_gpt2", "config/eval_gpt2.py"),
+            (r"config\eval_gpt2.py", r"config\eval_gpt2.py"),
+            ("eval_gpt2.py", "eval_gpt2.py"),
+            ("eval_gpt2", "eval_gpt2.py"),
+        ] {
+            assert_eq!(given(path).as_deref(), Some(named), "{path}");
+        }
+        for path in [
+            "",
+            "/root/nanoGPT/config/eval_gpt2.py",
+            "nanoGPT/config/eval_gpt2.py",
+            "./config/eval_gpt2.py",
+            "../eval_gpt2.py",
+            "config/config/eval_gpt2.py",
+            "eval_gpt2.py.py",
+            "eval_gpt2.txt",
+        ] {
+            assert_eq!(given(path), None, "{path}");
         }
     }
 
