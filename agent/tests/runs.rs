@@ -7,6 +7,9 @@
 mod delete;
 #[path = "runs/list.rs"]
 mod list;
+#[cfg(unix)]
+#[path = "runs/output.rs"]
+mod output;
 #[path = "runs/slow.rs"]
 mod slow;
 

@@ -2,6 +2,7 @@
 
 mod delete;
 mod export;
+mod output;
 mod standing;
 mod table;
 

@@ -4,7 +4,6 @@ use std::{
     cell::RefCell,
     fmt::Write as _,
     io::{self, Write},
-    path::Path,
 };
 
 use headroom_protocol::{
@@ -14,7 +13,7 @@ use headroom_protocol::{
 };
 use serde::{Serialize, Serializer, ser::Error as _};
 
-use super::{DATA_DIR, Error, Exit, Flag, Request, SCHEMA, UsageError, found, json, print};
+use super::{DATA_DIR, Error, Exit, Flag, Request, SCHEMA, UsageError, found, json, output::Destination, print};
 use crate::cli::{
     self,
     args::{InvalidValue, shown},
@@ -28,7 +27,6 @@ use headroom_agent_core::{
     },
 };
 use headroom_server::figures;
-use headroom_train::files::{self, Disk};
 
 const FORMAT: Flag<Request> = Flag {
     name: "format",
@@ -249,8 +247,9 @@ fn run(request: &Request) -> Result<Exit, cli::Error> {
     if request.force && request.out.is_none() {
         return Err(UsageError::Words("--force needs --out FILE".to_owned()).into());
     }
-    if let Some(file) = request.out.as_ref().filter(|file| !request.force && file.symlink_metadata().is_ok()) {
-        return Err(Error::Exists(file.clone()).into());
+    if let Some(file) = &request.out {
+        // Before the history is read.
+        Destination::of(file, request.force)?;
     }
     if request.word.is_some() {
         of_run(request)?;
@@ -272,17 +271,11 @@ fn put(request: &Request, text: &str) -> Result<(), cli::Error> {
 fn put_with(request: &Request, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), cli::Error> {
     match &request.out {
         None => Ok(print::data_with(write)?),
-        Some(file) => Ok(into_file(file, write)?),
+        Some(file) => {
+            let failed = |error| Error::Write { file: file.clone(), error };
+            Ok(Destination::of(file, request.force)?.write(write).map_err(failed)?)
+        }
     }
-}
-
-fn into_file(file: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Error> {
-    let failed = |error| Error::Write { file: file.to_owned(), error };
-    let (Some(folder), Some(name)) = (file.parent(), file.file_name().and_then(|name| name.to_str())) else {
-        return Err(failed(io::ErrorKind::InvalidFilename.into()));
-    };
-    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-    files::replace(&Disk(folder.to_owned()), name, |out| write(out)).map_err(failed)
 }
 
 fn of_run(request: &Request) -> Result<(), cli::Error> {
