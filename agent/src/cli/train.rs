@@ -9,6 +9,7 @@ mod folder;
 mod options;
 mod plan_output;
 mod report;
+mod resumed;
 mod start;
 
 use std::{
@@ -129,7 +130,7 @@ impl StartableRun {
         if store.n_removed() > 0 {
             print::note(&format!("Removed {} unfinished files of a run that was killed.\n", store.n_removed()));
         }
-        if self.checkpoint.is_none() {
+        if self.checkpoint.is_none() || self.is_other_data {
             store.replace_other();
         }
         if let Some(disk) = self.disk {
@@ -214,7 +215,10 @@ impl StartableRun {
         if let Some(checkpoint) = self.checkpoint.take() {
             trainer.set_params(&checkpoint.params)?;
             trainer.set_moments(&checkpoint.exp_avg, &checkpoint.exp_avg_sq)?;
-            return Ok(checkpoint.meta.state);
+            let state = checkpoint.meta.state;
+            // Losses of two data sets cannot be compared.
+            let is_other = self.is_other_data;
+            return Ok(if is_other { State { best_val_loss: None, val_loss: None, ..state } } else { state });
         }
         match self.weights.take() {
             Some(weights) => trainer.set_params(&weights)?,

@@ -6,4 +6,5 @@ mod folders;
 mod inputs;
 mod libraries;
 mod planned;
+mod resumed;
 mod started;

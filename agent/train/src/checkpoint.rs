@@ -32,7 +32,7 @@ pub use folder::{existing, find, of_nanogpt};
 pub use format::{load, load_meta, load_weights};
 pub use progress::{open_last, progress};
 pub use space::{DiskSpaceNeeded, free_bytes, needed};
-pub use store::{SavedCheckpoint, Store, check_folder, is_busy};
+pub use store::{SavedCheckpoint, Store, check_folder, check_is_folder, is_busy};
 
 /// File name of the last checkpoint.
 pub const FILE: &str = "ckpt.safetensors";

@@ -54,7 +54,7 @@ fn candidate(here: &Path, out_dir: String) -> Option<Candidate> {
 }
 
 /// Returns whether two names, or a name and a directory, are the same data set.
-fn is_same_dataset(here: &Path, one: &str, other: &str) -> bool {
+pub fn is_same_dataset(here: &Path, one: &str, other: &str) -> bool {
     let folder = |name: &str| dataset::resolve(name, here).ok()?.canonicalize().ok();
     one == other || folder(one).is_some_and(|one| folder(other) == Some(one))
 }

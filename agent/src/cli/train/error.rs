@@ -1,6 +1,6 @@
 //! Errors of `headroom train`, worded for the user.
 
-use std::io;
+use std::{io, path::PathBuf};
 
 use headroom_kernels::{cpu_train::TrainerError, cuda::CudaError, training::TrainingError};
 use headroom_planner::gpt::{GptConfigError, tensors::TensorTooLarge};
@@ -45,6 +45,19 @@ pub enum Error {
         of_other: Option<String>,
         /// Commands that resume a run.
         commands: Vec<String>,
+    },
+    /// A resumed run has data of another tokenizer than its checkpoint.
+    OtherTokens {
+        /// Directory of the checkpoint.
+        out_dir: PathBuf,
+        /// Data set of the run.
+        dataset: String,
+        /// Description of its tokenizer.
+        data: String,
+        /// Data set of the checkpoint, if it is known.
+        of_checkpoint: Option<String>,
+        /// Description of the checkpoint's tokenizer.
+        checkpoint: String,
     },
     /// The disk is too small for the checkpoints of a planned run.
     PlannedDisk(CheckpointError),
@@ -100,6 +113,11 @@ impl Error {
             Self::SeveralRuns { of_other, .. } => {
                 text::as_is(format!("cannot choose the run to resume: {}", several(of_other.as_deref())))
             }
+            Self::OtherTokens { out_dir, dataset, data, checkpoint, .. } => text::as_is(format!(
+                "cannot resume the run in {} with the data set {dataset}: it has {data}, and the checkpoint was trained \
+                 with {checkpoint}",
+                out_dir.display()
+            )),
             Self::PlannedDisk(error) => error.text(),
             Self::Weights(error) => error.text(),
             Self::Tensor(error) => error.text(),
@@ -122,10 +140,23 @@ impl Error {
             Self::Settings(error) => error.hint(),
             Self::Model(error) => error.hint(),
             Self::Data(error) => error.hint(),
+            // The built-in data is written to the folder where the run starts.
+            Self::Prepare(prepare::Error::Unwritable { error, .. })
+                if matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem) =>
+            {
+                Some(text::as_is("start it in a folder that you may write to, or name prepared data with --dataset="))
+            }
             Self::Prepare(error) => error.hint().map(text::as_is),
             Self::Checkpoint(error) | Self::PlannedDisk(error) => error.hint(),
             Self::SeveralRuns { commands, .. } => {
                 Some(text::as_is(format!("resume one of them:\n  {}", commands.join("\n  "))))
+            }
+            Self::OtherTokens { of_checkpoint, .. } => {
+                let own =
+                    of_checkpoint.as_ref().map(|name| format!("--dataset={name} resumes it; ")).unwrap_or_default();
+                Some(text::as_is(format!(
+                    "{own}a new run on this data takes --init_from=scratch and another --out_dir="
+                )))
             }
             Self::Weights(error) => error.hint(),
             Self::Gpu(error) => error.hint(),

@@ -45,13 +45,15 @@ impl RunFolder {
     /// that the directory was found automatically, to resume the run there.
     ///
     /// # Errors
-    /// [`CheckpointError::Exists`]: the named directory has a checkpoint.
+    /// [`CheckpointError::Exists`]: the named directory has a checkpoint. [`CheckpointError::Folder`]: it is another kind
+    /// of file.
     pub fn choose(
         request: &Request,
         settings: &Settings,
         run: &mut RunSettings,
         is_chosen: bool,
     ) -> Result<Self, Error> {
+        checkpoint::check_is_folder(&run.out_dir)?;
         let is_new = run.init_from != InitFrom::Resume && !run.eval_only && !request.force;
         let named = settings.values.get("out_dir").map(|setting| settings.source_name(&setting.origin));
         let is_free_to_move = is_new && named.is_none_or(|source| source == STORIES_NAME);

@@ -20,7 +20,7 @@ use super::{
     engine::Engine,
     folder::RunFolder,
     options::{FLAGS, Request},
-    plan_output, report,
+    plan_output, report, resumed,
 };
 use crate::cli::{
     data,
@@ -68,6 +68,8 @@ pub struct StartableRun {
     pub disk: Option<DiskSpaceNeeded>,
     /// Choice of the checkpoint directory.
     pub folder: RunFolder,
+    /// Whether a resumed run has another data set than its checkpoint.
+    pub is_other_data: bool,
 }
 
 /// A run that is planned but not trained. Its data may be on another machine.
@@ -116,7 +118,11 @@ impl PlannedRun {
             }
         };
         let gpt = match (&meta, &run.init_from) {
-            (Some(meta), _) => model::of_checkpoint(&run, ids, meta)?,
+            (Some(meta), _) => {
+                let gpt = model::of_checkpoint(&run, ids, meta)?;
+                resumed::is_other_data(&run, meta, tokenizer.as_ref().and_then(Tokenizer::kept).as_ref())?;
+                gpt
+            }
             (None, InitFrom::Weights(name)) => {
                 let weights = match (model::weights(name, Path::new(".")), Preset::named(name)) {
                     (Ok(path), _) => {
@@ -185,10 +191,13 @@ impl StartableRun {
         let dataset = open(&run.dataset)?;
         warn_of_characters(&dataset);
         let (gpt, weights) = model_of(&run, Ids::of(&dataset), checkpoint.as_ref())?;
+        let kept = dataset.tokenizer().ok().and_then(|tokenizer| tokenizer.kept());
+        let meta = checkpoint.as_ref().map(|checkpoint| &checkpoint.meta);
+        let is_other_data = meta.map_or(Ok(false), |meta| resumed::is_other_data(&run, meta, kept.as_ref()))?;
         let dataset = dataset.with_vocab_size(u32::try_from(gpt.vocab_size()).unwrap_or(u32::MAX));
         let engine = Engine::of(request, &run, &gpt)?;
         let disk = disk(&settings, &run, gpt, &engine, dataset.tokenizer().ok().as_ref())?;
-        Ok(Some(Self { settings, run, gpt, dataset, engine, checkpoint, weights, disk, folder }))
+        Ok(Some(Self { settings, run, gpt, dataset, engine, checkpoint, weights, disk, folder, is_other_data }))
     }
 }
 
@@ -228,8 +237,11 @@ fn keys<C>(
         if !keys.settings.is_set("out_dir") {
             chosen = folder_to_resume(request, &keys.settings, run)?;
         }
-        let found = load(chosen.as_deref().map_or(&run.out_dir, Path::new))?;
+        let dir = chosen.as_deref().map_or(&*run.out_dir, Path::new);
+        checkpoint::check_is_folder(dir)?;
+        let found = load(dir)?;
         let meta = meta(&found);
+        resumed::warn_of_newer(dir, meta);
         let mut settings = with_checkpoint(meta, given);
         if let Some(out_dir) = &chosen {
             settings.assign("out_dir", Value::Str(out_dir.clone()));

@@ -124,6 +124,17 @@ impl Store {
     }
 }
 
+/// Checks that a name is free or that of a directory. Opens nothing, as a pipe would block.
+///
+/// # Errors
+/// [`CheckpointError::Folder`].
+pub fn check_is_folder(dir: &Path) -> Result<(), CheckpointError> {
+    if dir.is_dir() || !dir.exists() {
+        return Ok(());
+    }
+    Err(CheckpointError::Folder { error: io::ErrorKind::NotADirectory.into(), dir: dir.to_path_buf() })
+}
+
 /// Checks that a directory can be created, without leaving it behind.
 ///
 /// # Errors
@@ -231,7 +242,8 @@ impl<F: Links> Store<F> {
 pub fn is_busy(dir: &Path) -> bool {
     // Elsewhere than on Unix, `lock` would create a file.
     let may_be_locked = cfg!(unix) || dir.join(LOCK).exists();
-    may_be_locked && matches!(lock(dir), Err(TryLockError::WouldBlock))
+    // Opening a pipe would block.
+    may_be_locked && dir.is_dir() && matches!(lock(dir), Err(TryLockError::WouldBlock))
 }
 
 /// Locks a directory. A process that examines the lock holds it for a moment, so the attempt is repeated.
