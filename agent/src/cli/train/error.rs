@@ -21,6 +21,21 @@ use headroom_train::{
     status::{End, ProgramEnd},
 };
 
+/// The tokenizers of a resumed run's data and of its checkpoint, which differ.
+#[derive(Debug)]
+pub struct OtherTokens {
+    /// Directory of the checkpoint.
+    pub out_dir: PathBuf,
+    /// Data set of the run.
+    pub dataset: String,
+    /// Description of its tokenizer.
+    pub data: String,
+    /// Data set of the checkpoint, if it is known.
+    pub of_checkpoint: Option<String>,
+    /// Description of the checkpoint's tokenizer.
+    pub checkpoint: String,
+}
+
 /// Why a run cannot start, or ended early.
 #[derive(Debug, Error)]
 #[error("{}", self.text())]
@@ -47,18 +62,7 @@ pub enum Error {
         commands: Vec<String>,
     },
     /// A resumed run has data of another tokenizer than its checkpoint.
-    OtherTokens {
-        /// Directory of the checkpoint.
-        out_dir: PathBuf,
-        /// Data set of the run.
-        dataset: String,
-        /// Description of its tokenizer.
-        data: String,
-        /// Data set of the checkpoint, if it is known.
-        of_checkpoint: Option<String>,
-        /// Description of the checkpoint's tokenizer.
-        checkpoint: String,
-    },
+    OtherTokens(Box<OtherTokens>),
     /// The disk is too small for the checkpoints of a planned run.
     PlannedDisk(CheckpointError),
     /// Pretrained weights cannot be used.
@@ -113,10 +117,12 @@ impl Error {
             Self::SeveralRuns { of_other, .. } => {
                 text::as_is(format!("cannot choose the run to resume: {}", several(of_other.as_deref())))
             }
-            Self::OtherTokens { out_dir, dataset, data, checkpoint, .. } => text::as_is(format!(
-                "cannot resume the run in {} with the data set {dataset}: it has {data}, and the checkpoint was trained \
-                 with {checkpoint}",
-                out_dir.display()
+            Self::OtherTokens(other) => text::as_is(format!(
+                "cannot resume the run in {} with the data set {}: it has {}, and the checkpoint was trained with {}",
+                other.out_dir.display(),
+                other.dataset,
+                other.data,
+                other.checkpoint
             )),
             Self::PlannedDisk(error) => error.text(),
             Self::Weights(error) => error.text(),
@@ -151,9 +157,12 @@ impl Error {
             Self::SeveralRuns { commands, .. } => {
                 Some(text::as_is(format!("resume one of them:\n  {}", commands.join("\n  "))))
             }
-            Self::OtherTokens { of_checkpoint, .. } => {
-                let own =
-                    of_checkpoint.as_ref().map(|name| format!("--dataset={name} resumes it; ")).unwrap_or_default();
+            Self::OtherTokens(other) => {
+                let own = other
+                    .of_checkpoint
+                    .as_ref()
+                    .map(|name| format!("--dataset={name} resumes it; "))
+                    .unwrap_or_default();
                 Some(text::as_is(format!(
                     "{own}a new run on this data takes --init_from=scratch and another --out_dir="
                 )))

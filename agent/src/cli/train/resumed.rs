@@ -4,7 +4,7 @@ use std::path::Path;
 
 use headroom_kernels::weights::Tokenizer;
 
-use super::Error;
+use super::{Error, error::OtherTokens};
 use crate::cli::print;
 use headroom_train::{
     checkpoint::{self, Meta},
@@ -23,13 +23,13 @@ pub fn is_other_data(run: &RunSettings, meta: &Meta, tokenizer: Option<&Tokenize
     if let (Some(checkpoint), Some(data)) = (&meta.tokenizer, tokenizer)
         && checkpoint != data
     {
-        return Err(Error::OtherTokens {
+        return Err(Error::OtherTokens(Box::new(OtherTokens {
             out_dir: run.out_dir.clone(),
             dataset: dataset.clone(),
             data: described(data),
             of_checkpoint: of_checkpoint.map(str::to_owned),
             checkpoint: described(checkpoint),
-        });
+        })));
     }
     let Some(other) = of_checkpoint.filter(|name| !is_same_dataset(Path::new("."), name, dataset)) else {
         return Ok(false);
