@@ -370,7 +370,10 @@ fn names(json: &Value, expected: &str) {
 #[test]
 fn json_has_exactly_the_names_of_the_contract() {
     let json = json(&[&EAGER[..], &["--json"]].concat());
-    names(&json, "schema config device fits headroom_bytes needs phases peak oom basis builtin batch_size fixes");
+    names(
+        &json,
+        "schema config device fits headroom_bytes needs phases peak oom basis builtin batch_size fixes stock_configs",
+    );
     names(&json["device"], "name total_bytes compute_capability");
     names(&json["peak"], "phase live_bytes max_memory_allocated max_memory_reserved device_used_bytes by_category");
     names(
