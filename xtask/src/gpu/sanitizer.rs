@@ -20,6 +20,13 @@ const TIME_MAX: Duration = Duration::from_secs(240);
 const FOUND: &str = "86";
 /// Disables cuBLASLt: checking its kernels would take the time, and findings in them are not Headroom's errors.
 const LIBRARY: (&str, &str) = ("HEADROOM_CUBLASLT", "off");
+/// Reports no error statuses of driver calls. `cuFuncGetParamInfo` returns one beyond the last parameter, which is how
+/// Headroom counts a kernel's parameters. Errors in kernels are always reported.
+const API_ERRORS: [&str; 2] = ["--report-api-errors", "no"];
+/// Lines kept of an error.
+const LINES_REPORTED: usize = 4;
+/// Printed for a group of tests that does not use the GPU.
+const UNUSED: &str = "Target application terminated before first instrumented API call";
 const TOOLS: [&str; 2] = ["memcheck", "racecheck"];
 
 /// Adds a line per tool and group of tests, or a line with the reason if a tool is missing.
@@ -35,6 +42,7 @@ pub fn measure(shell: &Shell, ops: &Path, size: &Size, seed: u64, found: &mut Li
     for tool in TOOLS {
         for group in &groups {
             let command = shell.cmd(&sanitizer).args(["--tool", tool, "--error-exitcode", FOUND]);
+            let command = command.args(API_ERRORS);
             let command = command.args([ops.display().to_string()]).env(LIBRARY.0, LIBRARY.1);
             let command = kernels::demanding(command, seed);
             // With colons, because a group's name may be part of another's.
@@ -68,9 +76,12 @@ fn absent(tool: &str, reason: &str) -> Value {
 }
 
 fn line(tool: &str, group: &str, ended: &CommandResult) -> Value {
-    let errors = errors(&ended.out).or_else(|| errors(&ended.err));
-    let clean = ended.success && errors == Some(0);
-    let why = ended.why().or_else(|| errors.is_none().then(|| "it says nothing at its end".to_owned()));
+    let unused = [&ended.out, &ended.err].iter().any(|text| text.contains(UNUSED));
+    let errors = errors(&ended.out).or_else(|| errors(&ended.err)).or(unused.then_some(0));
+    let clean = (ended.success || unused) && errors == Some(0);
+    let first = first_error(&ended.out).or_else(|| first_error(&ended.err));
+    let why =
+        first.or_else(|| ended.why()).or_else(|| errors.is_none().then(|| "it says nothing at its end".to_owned()));
     json!({
         "kind": "sanitizer", "tool": tool, "available": true, "tests": group, "errors": errors, "clean": clean,
         "seconds": ended.seconds, "why": if clean { None } else { why },
@@ -88,6 +99,15 @@ fn refused(ended: &CommandResult) -> Option<String> {
         .into_iter()
         .find(|line| line.to_lowercase().contains("not supported"))
         .map(|line| line.trim_matches(['=', ' ']).to_owned())
+}
+
+/// Returns the tool's first error with its place: the lines between its header and the host's frames.
+fn first_error(text: &str) -> Option<String> {
+    let lines = text.lines().filter_map(|line| line.strip_prefix("========= ")).map(str::trim);
+    let found = lines.skip_while(|line| line.starts_with("COMPUTE-SANITIZER") || line.is_empty());
+    let shown: Vec<&str> =
+        found.take_while(|line| !line.starts_with("Host") && !line.contains("SUMMARY:")).take(LINES_REPORTED).collect();
+    (!shown.is_empty() && !shown[0].contains(UNUSED)).then(|| shown.join(" | "))
 }
 
 /// Returns the sum over all processes of `ERROR SUMMARY: 2 errors` or `RACECHECK SUMMARY: 1 hazard displayed (…)`.
@@ -114,6 +134,23 @@ mod tests {
         let line_of = line("racecheck", "matmul", &hazard);
         assert_eq!((line_of["clean"].clone(), line_of["errors"].clone()), (false.into(), 3.into()));
         assert_eq!(line("memcheck", "adamw", &ended("test result: ok.\n", true))["clean"], false, "no summary");
+        let out_of_bounds = ended(
+            "========= COMPUTE-SANITIZER\nrunning 1 test\n========= Invalid __global__ read of size 4 bytes\n\
+             =========     at adamw_update+0x90\n=========     Saved host backtrace\n=========         Host Frame: [0x1]\n\
+             ========= ERROR SUMMARY: 1 error\n",
+            false,
+        );
+        let line_of = line("memcheck", "adamw", &out_of_bounds);
+        assert_eq!(
+            line_of["why"],
+            "Invalid __global__ read of size 4 bytes | at adamw_update+0x90 | Saved host backtrace"
+        );
+        let without_gpu = ended(
+            "========= COMPUTE-SANITIZER\ntest result: ok.\n\
+             ========= Error: Target application terminated before first instrumented API call\n",
+            false,
+        );
+        assert_eq!(line("memcheck", "compare", &without_gpu)["clean"], true, "it computes nothing on the GPU");
         let failed = ended("test result: FAILED.\n========= ERROR SUMMARY: 0 errors\n", false);
         assert_eq!(line("memcheck", "adamw", &failed)["clean"], false, "a test that fails by itself");
     }

@@ -137,7 +137,14 @@ pub fn epilogues_are_right(device: &Device, gemm: &dyn Gemm, sizes: [usize; 3]) 
     let sums = layer.forward(Some(&layer.bias), Some(&residual));
     device.write(out, &residual)?;
     gemm.residual_forward(device, out, inp, weight, Some(bias), out, c)?;
-    close_each("residual", &read(device, out)?, &sums.expected, &sums.bounds(layer.c, BF16_ROUNDING))
+    let mut bounds = sums.bounds(layer.c, BF16_ROUNDING);
+    if gemm.rehearses() {
+        // A library may round the product to bfloat16 before it adds the residual: cuBLASLt 13.1 does for one row on an
+        // H200.
+        let product = layer.forward(Some(&layer.bias), None);
+        bounds.iter_mut().zip(&product.expected).for_each(|(bound, x)| *bound += x.abs() * BF16_ROUNDING * 1.001);
+    }
+    close_each("residual", &read(device, out)?, &sums.expected, &bounds)
 }
 
 pub fn backward_inp_is_right(device: &Device, gemm: &dyn Gemm, sizes: [usize; 3]) -> Outcome {
