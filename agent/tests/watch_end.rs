@@ -85,3 +85,49 @@ fn printed_end_sentences_do_not_end_a_run() {
     let run = watched(folder.path(), "cp /bin/sh headroom; ./headroom -c 'echo Stopped and saved. Go on with:' train");
     assert_eq!(run["status"], json!({ "state": "exited", "code": 0 }));
 }
+
+#[test]
+fn error_on_one_stream_outweighs_a_warning_on_the_other() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for script in [
+        "echo 'W0101 a warning' >&2; echo 'ERROR: cannot open data'; exit 1",
+        "echo 'W0101 a warning'; echo 'ERROR: cannot open data' >&2; exit 1",
+    ] {
+        // Streams to one file would be recorded as one.
+        let output = headroom(folder.path()).args(["watch", "--", "sh", "-c", script]).output().expect("headroom runs");
+        assert_eq!(output.status.code(), Some(1));
+        let output = headroom(folder.path()).args(["runs", "--json"]).output().expect("headroom runs");
+        let listed: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        assert_eq!(listed["runs"][0]["explanation"], "ERROR: cannot open data", "{script}");
+    }
+}
+
+#[test]
+fn plan_that_does_not_fit_is_not_out_of_memory() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut watch = headroom(folder.path());
+    watch.args(["watch", "--"]).arg(binary()).args(["plan", "--batch_size=64", "--gpu=L4"]);
+    let output = watch.output().expect("headroom runs");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("CUDA out of memory"), "the plan has the message");
+    let output = headroom(folder.path()).args(["runs", "--json"]).output().expect("headroom runs");
+    let listed: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(listed["runs"][0]["status"], json!({ "state": "exited", "code": 1 }));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn history_folder_that_cannot_be_written_is_reported_before_and_after() {
+    // No user can create a file in it.
+    for data_dir in ["/sys", "/proc/sys"] {
+        let mut watch = headroom(Path::new("/"));
+        watch.args(["watch", "--data-dir", data_dir, "--", "sh", "-c", "echo middle >&2"]);
+        let output = watch.output().expect("headroom runs");
+        assert_eq!(output.status.code(), Some(0));
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let (before, after) = said.split_once("middle\n").expect("the command ran");
+        let cause = format!("cannot write the folder {data_dir}: ");
+        assert!(before.contains(&format!("this run is not kept: {cause}")), "{said}");
+        assert!(after.contains(&format!("this run was not kept: {cause}")), "{said}");
+    }
+}

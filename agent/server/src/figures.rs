@@ -18,7 +18,9 @@ pub fn add_row(csv: &mut String, PrintedLine { at_ms, figures }: &PrintedLine) {
     // Writing to a `String` cannot fail.
     let _ = match figures {
         Figures::Iteration(it) => {
-            let speed = [Some(it.time_ms), it.tokens_per_second, it.mfu_printed_percent, it.mfu_percent];
+            // A line whose time is unknown has 0.
+            let time_ms = Some(it.time_ms).filter(|time_ms| *time_ms > 0.0);
+            let speed = [time_ms, it.tokens_per_second, it.mfu_printed_percent, it.mfu_percent];
             let [time, tokens, mfu_printed, mfu] = speed.map(field);
             let loss = loss(it.loss);
             let [rate, norm] = [it.learning_rate, it.gradient_norm].map(field);
@@ -69,6 +71,10 @@ mod tests {
             csv,
             "iteration,9,7,NaN,1.5,1000,,0.25,,,0.0006,0.5,\nevaluation,9,8,,,,,,2.5,-inf,,,\nleft_out,9,,,,,,,,,,,12\n"
         );
+        let unknown = Iteration { time_ms: 0.0, ..iteration };
+        let mut row = String::new();
+        add_row(&mut row, &PrintedLine { at_ms: 9, figures: Figures::Iteration(unknown) });
+        assert_eq!(row, "iteration,9,7,NaN,,1000,,0.25,,,0.0006,0.5,\n");
         for row in csv.lines() {
             assert_eq!(row.matches(',').count(), HEAD.matches(',').count(), "{row}");
         }

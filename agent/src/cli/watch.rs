@@ -3,7 +3,7 @@
 mod managed;
 mod oom_report;
 
-use std::{ffi::OsString, io, sync::Arc, time::Duration};
+use std::{ffi::OsString, io, path::Path, sync::Arc, time::Duration};
 
 use headroom_planner::hardware;
 use headroom_protocol::event::EventKind;
@@ -21,6 +21,7 @@ use headroom_agent_core::{
     platform::{ChildSupervisor, ProgramEnding, end_by_signal, status_of_signal},
     store::{Mark, Recorder, printed::Figures},
 };
+use headroom_train::files::{self, Disk};
 use headroom_watch::{
     self as watch, Record, Task, WatchResult, continued, oom_retry::remedy, pattern::Pattern, run_folder::RunFolder,
 };
@@ -317,14 +318,31 @@ fn watch_it(request: Request, command: Vec<OsString>) -> Result<Exit, super::Err
 /// Opens the history for the events. If that fails, prints the cause, discards events and returns the cause.
 fn record(folder: &Result<std::path::PathBuf, folders::Error>) -> (Box<dyn Record>, Option<String>) {
     let said = match folder {
-        Ok(folder) => match Recorder::open(folder) {
-            Ok(recorder) => return (Box::new(recorder), None),
-            Err(error) => error.to_string(),
-        },
+        Ok(folder) => {
+            match check_writable(folder).and_then(|()| Recorder::open(folder).map_err(|error| error.to_string())) {
+                Ok(recorder) => return (Box::new(recorder), None),
+                Err(error) => error,
+            }
+        }
         Err(error) => format!("{error}\n\nhint: {}", error.hint()),
     };
     print::error(&format!("headroom: this run is not kept: {said}\n"));
     (Box::new(Nowhere), Some(said))
+}
+
+/// Checks that history can be written to a folder. A full disk may have space later.
+fn check_writable(folder: &Path) -> Result<(), String> {
+    match files::probe(&Disk(folder.to_owned()), "history.sqlite", 1) {
+        Err(error) if !files::is_disk_full(&error) => {
+            let variable = folders::VARIABLE;
+            Err(format!(
+                "cannot write the folder {}: {error}\n\nhint: --data-dir FOLDER, or the variable {variable}, names \
+                 another one",
+                folder.display()
+            ))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Record that discards everything. The run is still parsed, for the messages at its end.

@@ -1,6 +1,6 @@
 //! Outcome of a run and its cause, from the status file, last words, driver and kernel.
 
-use std::{sync::PoisonError, time::Duration};
+use std::{ffi::OsString, path::Path, sync::PoisonError, time::Duration};
 
 use headroom_planner::oom;
 use headroom_protocol::{
@@ -81,7 +81,7 @@ impl Journal {
             return self.end(ProgramEnding::Exited(code), now).1;
         }
         self.finish_lines(now);
-        let oom = (!self.builtin.is).then(|| oom::read(&self.tail.take()).first).flatten();
+        let oom = (!self.is_simulated()).then(|| oom::read(&self.tail.take()).first).flatten();
         if let Some(message) = oom.filter(|message| message.kind != oom::Kind::NotOom) {
             self.append(EventKind::RunOom { message: message.text });
         } else if let Some((kind, words)) = self.any_words()
@@ -105,8 +105,7 @@ impl Journal {
             ProgramEnding::Exited(code) => RunStatus::exited(code),
             ProgramEnding::Killed(signal) => RunStatus::killed(signal),
         };
-        // The built-in trainer does not use PyTorch's allocator.
-        let oom = (!self.builtin.is).then(|| oom::read(&text).first).flatten();
+        let oom = (!self.is_simulated()).then(|| oom::read(&text).first).flatten();
         let oom = oom.filter(|message| message.kind != oom::Kind::NotOom);
         let cause = self.explain(oom.is_some(), ending, now);
         match oom {
@@ -153,6 +152,12 @@ impl Journal {
         xid.map(|_| Cause::GpuError).or(is_out_of_memory.then_some(Cause::OutOfHostMemory))
     }
 
+    /// Whether PyTorch's messages in the output are not the run's own. The built-in trainer does not use PyTorch's
+    /// allocator, and a plan runs nothing.
+    fn is_simulated(&self) -> bool {
+        self.builtin.is || is_own_plan(&self.settings.command)
+    }
+
     /// Whether the run reported that its user stopped it.
     fn was_stopped(&self) -> bool {
         let ended = self.builtin.ended.as_ref();
@@ -164,8 +169,15 @@ impl Journal {
         let [out, err] = &mut self.last_words;
         let (err, out) = (err.take(), out.take());
         let kind = |words: &Option<(Kind, String)>| words.as_ref().map(|(kind, _)| *kind);
-        // An error message on standard output does not outweigh text on standard error.
-        let is_out = kind(&err) < kind(&out) && (err.is_none() || kind(&out) >= Some(Kind::Launcher));
+        // Text without an error, such as a warning, does not outweigh an error message on the other stream.
+        let is_out = kind(&err) < kind(&out);
         if is_out { out } else { err }
     }
+}
+
+/// Whether a command is Headroom's plan or diagnosis, whose output has PyTorch's message although nothing ran.
+fn is_own_plan(command: &[OsString]) -> bool {
+    let [program, subcommand, ..] = command else { return false };
+    let name = Path::new(program).file_stem();
+    name.is_some_and(|name| name == "headroom") && (subcommand == "plan" || subcommand == "diagnose")
 }
