@@ -105,9 +105,21 @@ pub fn private_file() -> OpenOptions {
 /// # Errors
 /// The directory cannot be created.
 pub fn make(folder: &Path) -> io::Result<()> {
+    private_folder().recursive(true).create(folder)
+}
+
+/// Creates a new directory accessible only to its owner.
+///
+/// # Errors
+/// The directory exists or cannot be created.
+pub fn make_new(folder: &Path) -> io::Result<()> {
+    private_folder().create(folder)
+}
+
+#[cfg_attr(not(unix), expect(unused_mut, reason = "only Unix has modes"))]
+fn private_folder() -> std::fs::DirBuilder {
     let mut builder = std::fs::DirBuilder::new();
-    builder.recursive(true);
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(folder)
+    builder
 }

@@ -18,7 +18,7 @@ mod validate;
 use std::{
     collections::BTreeMap,
     env,
-    fs::{self, File},
+    fs::File,
     io,
     path::{Path, PathBuf},
     process::Child,
@@ -164,7 +164,7 @@ impl RunManager {
             id,
             ..Run::default()
         };
-        let made = fs::create_dir(&folder).and_then(|()| fs::write(folder.join(run_dir::CONFIG), &config.text));
+        let made = run_dir::make(&folder, &config.text);
         let kept = made.map_err(|error| Error::Folder { folder: folder.clone(), error }).and_then(|()| {
             inner.archive.queue(&run, QUEUED_MAX, now_ms())?;
             Ok(run)

@@ -23,7 +23,7 @@ use super::{
 use headroom_train::{
     checkpoint::{self, Checkpoint, CheckpointChoice, CheckpointError, Meta, State, pytorch},
     data::tokenizer::{self, Tokenizer},
-    files::{Disk, is_disk_full, replace},
+    files::{Disk, PrivateDisk, is_disk_full, replace},
     pretrained::{CONFIG_FILE, MODEL_FILE, Pretrained, PretrainedError, TokenizerError},
 };
 
@@ -229,7 +229,9 @@ fn write_pytorch(ckpt: &Path, which: CheckpointChoice, out: &Path) -> Result<Pat
         |error| Error::Write { path, error }
     };
     fs::create_dir_all(out).map_err(failed(out))?;
-    let written = replace(&Disk(out.to_path_buf()), pytorch::FILE, |file| pytorch::write(file, &checkpoint));
+    // Like a checkpoint, the file contains the config of its run.
+    let disk = PrivateDisk(Disk(out.to_path_buf()));
+    let written = replace(&disk, pytorch::FILE, |file| pytorch::write(file, &checkpoint));
     written.map_err(failed(&file))?;
     Ok(file)
 }

@@ -22,6 +22,13 @@ fn view_token_gets_runs_and_checkpoints_without_secrets() {
     let file = fs::read(out(&owner, &run).join("ckpt.safetensors")).expect("a checkpoint");
     let has_secret = |bytes: &[u8]| bytes.windows(SECRET.len()).any(|window| window == SECRET.as_bytes());
     assert!(has_secret(&file), "the file keeps the config as given");
+    #[cfg(unix)]
+    for (name, expected) in [("", 0o700), ("config.py", 0o600), ("ckpt.safetensors", 0o600)] {
+        use std::os::unix::fs::PermissionsExt as _;
+        let path = out(&owner, &run).join(name);
+        let mode = fs::metadata(&path).expect("it is there").permissions().mode();
+        assert_eq!(mode & 0o777, expected, "{}", path.display());
+    }
 
     for path in ["/api/runs".to_owned(), format!("/api/runs/{run}")] {
         let (_, _, shown) = agent.asked_by(&owner.token, "GET", &path, "", "");

@@ -61,6 +61,19 @@ fn a_run_that_cannot_save_fails_before_it_trains() {
 
 #[cfg(unix)]
 #[test]
+fn only_the_owner_can_read_checkpoints() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = folder();
+    finished(&mut tiny(folder.path(), &["--max_iters=3", "--eval_interval=1"]));
+    finished(&mut headroom(folder.path(), &["export", "--ckpt", "out", "--format", "ckpt.pt", "--out", "out"]));
+    for name in [LAST, "ckpt.pt"] {
+        let mode = fs::metadata(folder.path().join("out").join(name)).expect("a checkpoint").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{name}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
 fn checkpoint_beyond_the_file_size_limit_is_refused_before_the_run() {
     let folder = folder();
     let limited = |more: &[&str]| {

@@ -8,6 +8,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use headroom_agent_core::folders::private_file;
+
 /// Bytes per write to the system.
 const BUFFER_BYTES: usize = 1 << 20;
 
@@ -60,6 +62,46 @@ impl Folder for Disk {
 
     fn remove(&self, name: &str) -> io::Result<()> {
         fs::remove_file(self.0.join(name))
+    }
+}
+
+/// A directory of this machine whose new files only their owner can read.
+#[derive(Clone, Debug)]
+pub struct PrivateDisk(pub Disk);
+
+impl Folder for PrivateDisk {
+    type File = File;
+
+    fn create(&self, name: &str) -> io::Result<File> {
+        // A leftover file may have been created with other permissions.
+        match self.remove(name) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        // `create_new` refuses a file that another user created in between.
+        private_file().create_new(true).open(self.0.0.join(name))
+    }
+
+    fn sync(&self, file: &mut File) -> io::Result<()> {
+        self.0.sync(file)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.0.rename(from, to)
+    }
+
+    fn sync_names(&self) -> io::Result<()> {
+        self.0.sync_names()
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.0.remove(name)
+    }
+}
+
+impl Links for PrivateDisk {
+    fn link(&self, from: &str, to: &str) -> io::Result<()> {
+        self.0.link(from, to)
     }
 }
 

@@ -4,7 +4,7 @@
 //! each other's changes.
 
 use std::{
-    fs::{self, File, OpenOptions, TryLockError},
+    fs::{self, File, TryLockError},
     io::{self, Write},
     path::{Path, PathBuf},
     time::{Duration, SystemTime},
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{error::FileError, token_file::TokenFile};
 use headroom_agent_core::folders::private_file;
-use headroom_train::files::{Disk, Folder, replace};
+use headroom_train::files::{Disk, Folder, PrivateDisk, replace};
 
 const NAME: &str = "access.json";
 const LOCK_NAME: &str = "access.lock";
@@ -116,7 +116,7 @@ impl AccessFile {
         let mut text = serde_json::to_vec_pretty(&WrittenFile { version: VERSION, book: &book })
             .map_err(|error| self.io(error.into()))?;
         text.push(b'\n');
-        let folder = Private(Disk(self.folder.clone()));
+        let folder = Private(PrivateDisk(Disk(self.folder.clone())));
         replace(&folder, NAME, |out| out.write_all(&text)).map_err(|error| self.io(error))?;
         Ok(value)
     }
@@ -125,7 +125,9 @@ impl AccessFile {
     fn lock(&self) -> Result<File, FileError> {
         let path = self.folder.join(LOCK_NAME);
         let io = |error| FileError::Io { path: path.clone(), error };
-        let file = open_private(&private_file(), &path).map_err(io)?;
+        let file = private_file().open(&path).map_err(io)?;
+        #[cfg(unix)]
+        give_to_owner(&file, &path).map_err(io)?;
         for _ in 0..LOCK_TIME_MAX.as_millis() / LOCK_PAUSE.as_millis() {
             match file.try_lock() {
                 Ok(()) => return Ok(file),
@@ -137,21 +139,17 @@ impl AccessFile {
     }
 }
 
-/// A directory whose new files only their owner can read.
-struct Private(Disk);
+/// A directory whose new files only its owner can read.
+struct Private(PrivateDisk);
 
 impl Folder for Private {
     type File = File;
 
     fn create(&self, name: &str) -> io::Result<File> {
-        let path = self.0.0.join(name);
-        // A leftover file may have been created with other permissions.
-        match fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        // `create_new` refuses a file that another user created in between.
-        open_private(private_file().create_new(true), &path)
+        let file = self.0.create(name)?;
+        #[cfg(unix)]
+        give_to_owner(&file, &self.0.0.0.join(name))?;
+        Ok(file)
     }
 
     fn sync(&self, file: &mut File) -> io::Result<()> {
@@ -169,13 +167,6 @@ impl Folder for Private {
     fn remove(&self, name: &str) -> io::Result<()> {
         self.0.remove(name)
     }
-}
-
-fn open_private(options: &OpenOptions, path: &Path) -> io::Result<File> {
-    let file = options.open(path)?;
-    #[cfg(unix)]
-    give_to_owner(&file, path)?;
-    Ok(file)
 }
 
 /// Gives a file to the owner of its directory. The agent of another user can then read a file that an administrator

@@ -2,7 +2,7 @@
 
 use std::{
     fs::{self, File, TryLockError},
-    io,
+    io::{self, Write},
     path::{Path, PathBuf},
 };
 
@@ -10,7 +10,10 @@ use headroom_kernels::cuda::libraries;
 
 use headroom_protocol::message::Message;
 
-use headroom_agent_core::{folders, logging::RUNS};
+use headroom_agent_core::{
+    folders::{self, private_file},
+    logging::RUNS,
+};
 use headroom_train::{checkpoint, stop};
 
 /// Subdirectory of the data directory for the agent's runs.
@@ -36,6 +39,15 @@ pub fn checkpoint(folder: &Path) -> PathBuf {
 pub fn can_start_over(folder: &Path) -> bool {
     let is_free = |name: &str| folder.join(name).symlink_metadata().is_err();
     folder.join(CONFIG).is_file() && [checkpoint::FILE, checkpoint::BEST].into_iter().all(is_free)
+}
+
+/// Creates a run's directory with its config, which may contain secrets: only the owner can read them.
+///
+/// # Errors
+/// The directory exists, or it cannot be written.
+pub fn make(folder: &Path, config: &str) -> io::Result<()> {
+    folders::make_new(folder)?;
+    private_file().create_new(true).open(folder.join(CONFIG))?.write_all(config.as_bytes())
 }
 
 /// Stop file in a run's directory.
@@ -102,7 +114,8 @@ pub fn watcher_log(data_folder: &Path, id: &str) -> io::Result<PathBuf> {
 /// The directory cannot be written.
 pub fn write_reason(data_folder: &Path, id: &str, reason: &Message) -> io::Result<()> {
     let json = serde_json::to_vec(reason).map_err(io::Error::other)?;
-    fs::write(folder(data_folder)?.join(format!("{id}.{REASON}")), json)
+    let path = folder(data_folder)?.join(format!("{id}.{REASON}"));
+    private_file().truncate(true).open(path)?.write_all(&json)
 }
 
 /// Reads the reason that a run's watcher wrote, if any.

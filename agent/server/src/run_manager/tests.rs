@@ -1,7 +1,7 @@
 //! Tests of orders with a real history: accepted and rejected orders, and their effects. No scheduler runs here.
 
 use std::{
-    slice, thread,
+    fs, slice, thread,
     time::{Instant, SystemTime},
 };
 
