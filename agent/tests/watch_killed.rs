@@ -137,12 +137,13 @@ fn killed_relays_end_neither_the_command_nor_its_output() {
     watch.args(["watch", "--", "sh", "-c", &script]).stdout(fs::File::create(&shown).expect("a file"));
     let mut watcher = KilledProcess(watch.spawn().expect("headroom runs"));
     let go = |i: u64| fs::write(folder.path().join(format!("go{i}")), "").expect("a file");
-    for i in [100, 200] {
+    // The watcher replaces relays, and relays with their guards.
+    for (i, kind, n) in [(100, "hr-relay", 2), (200, "relay", 4)] {
         eventually("an iteration", || kept(folder.path())["last"]["iter"] == i - 1);
-        let killed = relays(folder.path(), "relay");
-        assert_eq!(killed.len(), 2, "one for each stream");
+        eventually("a relay and a guard for each stream", || relays(folder.path(), kind).len() == n);
+        let killed = relays(folder.path(), kind);
         kill_9(&killed);
-        eventually("others", || is_replaced(&killed, &relays(folder.path(), "relay")));
+        eventually("others", || is_replaced(&killed, &relays(folder.path(), "hr-relay")));
         go(i);
     }
     // Without its watcher, guards replace the relays.
@@ -180,6 +181,30 @@ fn killed_relays_end_neither_the_command_nor_its_output() {
     assert!(iters.eq((0..600).filter(|i| *i == 0 || i % 100 != 0)), "{text}");
     assert_eq!(text.lines().filter(|row| row.starts_with("left_out,")).count(), 5, "{text}");
     eventually("all processes end", || relays(folder.path(), "relay").is_empty());
+}
+
+#[test]
+fn watcher_and_relays_killed_at_once_end_neither_the_command_nor_its_record() {
+    for place_of_watcher in [0, 2] {
+        let folder = folder();
+        let shown = folder.path().join("shown");
+        let script = iterations(200, "[ $i -eq 100 ] && while ! [ -e go ]; do sleep 0.01; done;") + "; touch done";
+        let mut watch = headroom(folder.path());
+        watch.args(["watch", "--", "sh", "-c", &script]).stdout(fs::File::create(&shown).expect("a file"));
+        let mut watcher = KilledProcess(watch.spawn().expect("headroom runs"));
+        eventually("an iteration", || kept(folder.path())["last"]["iter"] == 99);
+        let mut killed = relays(folder.path(), "hr-relay");
+        assert_eq!(killed.len(), 2, "one for each stream");
+        killed.insert(place_of_watcher, watcher.0.id().to_string());
+        kill_9(&killed);
+        watcher.0.wait().expect("it ends");
+        fs::write(folder.path().join("go"), "").expect("a file");
+        eventually("the command's end", || folder.path().join("done").exists());
+        eventually("its end", || listed(folder.path())["status"]["state"] == "lost" && leaves_nothing(folder.path()));
+        assert_eq!(n_lines(&shown), 200, "all output is shown");
+        assert_eq!(listed(folder.path())["last"]["iter"], 199);
+        eventually("all processes end", || relays(folder.path(), "relay").is_empty());
+    }
 }
 
 #[test]

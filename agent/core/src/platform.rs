@@ -18,7 +18,8 @@ mod unix;
 pub use detach_unix::{CAN_RELAY, apart, hand_on, name_process, own_session, terminate};
 #[cfg(unix)]
 pub use unix::{
-    ChildSupervisor, end_by_signal, ending, hang_up, identity, is_hung_up, is_same, our_outputs, pipe, screen,
+    ChildSupervisor, end_by_signal, ending, hang_up, identity, is_hung_up, is_same, our_outputs, parent_id, pipe,
+    screen,
 };
 
 #[cfg(windows)]
@@ -27,7 +28,8 @@ mod windows;
 pub use detach_windows::{CAN_RELAY, apart, hand_on, name_process, own_session, terminate};
 #[cfg(windows)]
 pub use windows::{
-    ChildSupervisor, end_by_signal, ending, hang_up, identity, is_hung_up, is_same, our_outputs, pipe, screen,
+    ChildSupervisor, end_by_signal, ending, hang_up, identity, is_hung_up, is_same, our_outputs, parent_id, pipe,
+    screen,
 };
 
 pub use disk::disk;

@@ -5,8 +5,8 @@
 //! its writes neither fail nor block for long. The relay ends with the stream. If its destination is a terminal that is
 //! gone, it discards the output and still copies it.
 //!
-//! If a relay is killed, the command's output stays open: the watcher, or else a [`guard`], holds the stream and starts
-//! another relay. Output that the killed relay had read and not written is lost. The history marks the gap, and skips the
+//! If a relay is killed, the command's output stays open: the watcher and a [`guard`] hold the stream. The watcher, or else
+//! the guard, replaces the relay. Output that the killed relay had read and not written is lost. The history marks the gap, and skips the
 //! line after it, which may be incomplete.
 //!
 //! Its standard input is the stream, its standard output the destination, and its standard error a pipe to the watcher.
@@ -37,7 +37,7 @@ use guard::Guard;
 use headroom_agent_core::{
     clock::now_ms,
     folders::private_file,
-    platform::{CAN_RELAY, ProgramEnding, ending, name_process, our_outputs, own_session, pipe},
+    platform::{CAN_RELAY, Process, ProgramEnding, ending, name_process, our_outputs, own_session, pipe},
 };
 use headroom_train::output;
 
@@ -49,6 +49,8 @@ const LOG: &str = "--log";
 const SPOOL: &str = "--spool";
 /// Option of a relay that replaces a killed one. Its value is the offset of the output that the watcher received.
 const AFTER: &str = "--after";
+/// Option whose value is the watcher, for the guard.
+const WATCHER: &str = "--watcher";
 /// Limit of replacements of one relay by its watcher, which then forwards the stream itself.
 const REPLACEMENTS_MAX: u32 = 100;
 /// Attempts to lock the spool of a killed relay, whose lock the system releases within a moment.
@@ -138,6 +140,9 @@ impl Ends {
         };
         if let Some((folder, stream)) = &self.spool {
             command.arg(SPOOL).arg(folder).arg(spool::argument(*stream));
+        }
+        if let Some(watcher) = Process::this() {
+            command.arg(WATCHER).arg(watcher.to_string());
         }
         if let Some(after) = after {
             command.arg(AFTER).arg(after.to_string());
@@ -252,7 +257,8 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> io::Result<()> {
     let copies = if options.is_guard {
         name_process(guard::NAME);
         let lock = options.guard_lock();
-        if !guard::is_needed(copies) {
+        let is_replaced = || options.spool.as_ref().is_some_and(|(folder, stream)| spool::is_relayed(folder, *stream));
+        if !guard::is_needed(copies, options.relay, options.watcher.as_ref(), is_replaced) {
             return Ok(());
         }
         options.after = Some(0);
@@ -263,8 +269,10 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> io::Result<()> {
         (Some(copies), options.spool())
     };
     let (mut copies, spool) = copies;
+    // Without the spool's lock, a guard would not know that the watcher has replaced the relay.
+    let is_guarded = spool.is_some() && options.watcher.is_some();
     let mut guard = Guard::new(options.words());
-    if copies.is_none() {
+    if copies.is_none() || is_guarded {
         guard.keep();
     }
     name_process(NAME);
@@ -278,7 +286,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> io::Result<()> {
     }
     let copier = thread::Builder::new()
         .name("copies".to_owned())
-        .spawn(move || copy_on(copies, spool, &shared, has_gap, guard))?;
+        .spawn(move || copy_on(copies, spool, &shared, has_gap, guard, is_guarded))?;
     let from = io::stdin().lock();
     let ended_by = match &options.log {
         Some(log) => pass_on(Stream::Out, from, Log::open(Path::new(log)), &mailbox),
@@ -304,7 +312,10 @@ struct Options {
     spool: Option<(PathBuf, Stream)>,
     /// Offset of the output that a killed relay delivered. `None` for the first relay of a stream.
     after: Option<u64>,
+    watcher: Option<Process>,
     is_guard: bool,
+    /// Process ID of the relay that this guard replaces.
+    relay: Option<u32>,
 }
 
 impl Options {
@@ -318,6 +329,9 @@ impl Options {
                 options.after = args.next().and_then(|after| after.to_str()?.parse().ok());
             } else if option == guard::OPTION {
                 options.is_guard = true;
+                options.relay = args.next().and_then(|relay| relay.to_str()?.parse().ok());
+            } else if option == WATCHER {
+                options.watcher = args.next().and_then(|watcher| watcher.to_str()?.parse().ok());
             } else if option == SPOOL
                 && let (Some(folder), Some(stream)) = (args.next(), args.next())
                 && let Some(stream) = stream.to_str().and_then(spool::stream)
@@ -334,7 +348,8 @@ impl Options {
         let spool = self.spool.iter().flat_map(|(folder, stream)| {
             [SPOOL.into(), folder.clone().into_os_string(), spool::argument(*stream).into()]
         });
-        log.chain(spool).collect()
+        let watcher = self.watcher.iter().flat_map(|watcher| [WATCHER.into(), watcher.to_string().into()]);
+        log.chain(spool).chain(watcher).collect()
     }
 
     /// Opens the spool. `None` without one.
@@ -356,19 +371,26 @@ impl Options {
     fn guard_lock(&self) -> Option<File> {
         let (folder, stream) = self.spool.as_ref()?;
         let lock = private_file().open(spool::guard_path(folder, *stream)).ok()?;
-        lock.try_lock().ok()?;
-        Some(lock)
+        // The guard of a replaced relay releases the lock within a moment.
+        for _ in 0..LOCK_ATTEMPTS {
+            if lock.try_lock().is_ok() {
+                return Some(lock);
+            }
+            thread::sleep(LOCK_PAUSE);
+        }
+        None
     }
 }
 
 /// Writes copies until the stream ends, or neither a watcher nor a spool takes them. `has_gap` states that output before
-/// the first copy may be lost. Returns the guard, which it starts once the watcher is gone.
+/// the first copy may be lost. Returns the guard, which runs from the start if `is_guarded`, else once the watcher is gone.
 fn copy_on(
     mut copies: Option<impl Write>,
     mut spool: Option<spool::Writer>,
     mailbox: &OutputBuffer,
     mut has_gap: bool,
     mut guard: Guard,
+    is_guarded: bool,
 ) -> Guard {
     let mut end = 0;
     while let Some([mut copied, _]) = mailbox.take(SAY_EVERY) {
@@ -383,11 +405,12 @@ fn copy_on(
         if copies.as_mut().is_some_and(|to| copy(to, &copied, mailbox).is_err()) {
             copies = None;
         }
-        if copies.is_none() {
+        // A killed guard is replaced.
+        if copies.is_none() || is_guarded {
             guard.keep();
-            if spool.is_none() {
-                mailbox.close();
-            }
+        }
+        if copies.is_none() && spool.is_none() {
+            mailbox.close();
         }
     }
     if let Some(spool) = spool {
@@ -428,7 +451,7 @@ mod tests {
         writer.join().expect("it is written");
         sent.close();
         let mut pieces = vec![];
-        copy_on(Some(&mut pieces), None, &sent, false, Guard::new(vec![]));
+        copy_on(Some(&mut pieces), None, &sent, false, Guard::new(vec![]), false);
         let reader = Arc::clone(&received);
         let reading = thread::spawn(move || {
             let mut read = vec![];

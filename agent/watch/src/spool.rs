@@ -65,11 +65,17 @@ pub fn guard_path(folder: &Path, stream: Stream) -> PathBuf {
 
 /// Whether a relay still writes a stream, or will.
 pub fn is_written(folder: &Path, stream: Stream) -> bool {
-    let is_locked = |path: PathBuf| {
-        File::open(path).is_ok_and(|lock| matches!(lock.try_lock_shared(), Err(fs::TryLockError::WouldBlock)))
-    };
     // A guard takes the lock of the relay before it releases its own.
-    is_locked(guard_path(folder, stream)) || is_locked(lock_path(folder, stream))
+    is_locked(&guard_path(folder, stream)) || is_relayed(folder, stream)
+}
+
+/// Whether a relay writes a stream.
+pub fn is_relayed(folder: &Path, stream: Stream) -> bool {
+    is_locked(&lock_path(folder, stream))
+}
+
+fn is_locked(path: &Path) -> bool {
+    File::open(path).is_ok_and(|lock| matches!(lock.try_lock_shared(), Err(fs::TryLockError::WouldBlock)))
 }
 
 /// Offset after the output that a stream's segments contain.

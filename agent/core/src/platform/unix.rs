@@ -233,6 +233,11 @@ pub fn identity(file: &impl AsFd) -> Option<String> {
     Some(format!("{}:{}:{}", status.st_dev, status.st_ino, status.st_rdev))
 }
 
+/// Returns the id of this process's parent. It changes when the parent ends, after the parent's files are closed.
+pub fn parent_id() -> Option<u32> {
+    Some(std::os::unix::process::parent_id())
+}
+
 /// Returns how a program ended.
 pub fn ending(status: ExitStatus) -> ProgramEnding {
     match (status.code(), status.signal()) {

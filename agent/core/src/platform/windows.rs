@@ -88,6 +88,11 @@ pub fn identity<T>(_: &T) -> Option<String> {
     None
 }
 
+/// Returns `None`: a process keeps the id of a parent that has ended.
+pub fn parent_id() -> Option<u32> {
+    None
+}
+
 /// Returns how a program ended.
 pub fn ending(status: ExitStatus) -> ProgramEnding {
     ProgramEnding::Exited(status.code().unwrap_or(1))
