@@ -1,7 +1,7 @@
 //! Names of secrets, and forms of secrets that are recognised without a name.
 
 /// Parts of a name that make its value a secret.
-const PARTS: [&str; 19] = [
+const PARTS: [&str; 23] = [
     "passphrase",
     "pass",
     "pwd",
@@ -20,13 +20,19 @@ const PARTS: [&str; 19] = [
     "authorization",
     "cookie",
     "sig",
+    "signature",
+    "otp",
+    "totp",
+    "passcode",
     // Knowing the address of a webhook is enough to post to it.
     "webhook",
 ];
 /// Parts that make a value a secret alone or at the end of a longer part, as in `PGPASSWORD`.
-const ENDS: [&str; 5] = ["password", "passwd", "pw", "secret", "apikey"];
+const ENDS: [&str; 8] = ["password", "passwords", "passwd", "pass", "pw", "secret", "apikey", "apikeys"];
+/// Words that end with `pass` and name no secret.
+const NOT_PASSES: [&str; 7] = ["bypass", "compass", "encompass", "lowpass", "highpass", "bandpass", "surpass"];
 /// Names that mark a secret before `=`, but are ordinary words before a colon.
-const WEAK: [&str; 3] = ["pass", "auth", "sig"];
+const WEAK: [&str; 4] = ["pass", "auth", "sig", "signature"];
 /// Words before `token` in names about tokenizers and lengths rather than secrets.
 const OF_TOKENIZER: [&str; 21] = [
     "bos", "eos", "pad", "unk", "sep", "cls", "mask", "start", "end", "stop", "special", "new", "per", "next", "max",
@@ -84,7 +90,10 @@ impl Name {
             return Self::Other;
         }
         let parts = parts(name);
-        let is_secret = |part: &String| PARTS.contains(&part.as_str()) || ENDS.iter().any(|end| part.ends_with(end));
+        let is_secret = |part: &String| {
+            let has_end = ENDS.iter().any(|end| part.ends_with(end)) && !NOT_PASSES.contains(&part.as_str());
+            has_end || PARTS.contains(&part.as_str())
+        };
         if parts.iter().any(is_secret) {
             return Self::Secret;
         }
@@ -98,6 +107,8 @@ impl Name {
             (Some(before), _) if before.is_none_or(|before| !OF_TOKENIZER.contains(&before)) => Self::Secret,
             // GitHub's and Azure's personal access tokens.
             (_, "key" | "pat") if before.is_some() => Self::Secret,
+            // Alone also a tokenizer.
+            (_, "tok") if before.is_none_or(|before| !OF_TOKENIZER.contains(&before)) => Self::Key,
             // Alone also a pattern, and the session of a terminal.
             (_, "pat" | "session" | "sessionid") => Self::Key,
             (_, "id") if before == Some("session") => Self::Key,

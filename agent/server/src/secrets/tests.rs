@@ -140,6 +140,29 @@ fn secrets_are_redacted_at_any_position() {
 }
 
 #[test]
+fn secrets_in_expressions_of_python_are_redacted() {
+    check("api_key = 'abc' + 'def'\nlr = 1", "api_key = '[redacted]'\nlr = 1");
+    check("api_key = PREFIX + \"def\" + tail(1)\nlr = 1", "api_key = [redacted]\nlr = 1");
+    check("api_key = 'abc' \\\n    'def'\nlr = 1", "api_key = '[redacted]'\nlr = 1");
+    check("api_key = ('abc' 'def')", "api_key = [redacted]");
+    check("api_key = f'{prefix}def'", "api_key = f'[redacted]'");
+    check("url = f'https://example.org/?token={prefix}def{n}x'", "url = f'https://example.org/?token=[redacted]'");
+    check("passwords = {'db': 'abc', 'web': 'def'}", "passwords = [redacted]");
+    check("wandb_apikeys: {'a': 'abc'}", "wandb_apikeys: [redacted]");
+}
+
+#[test]
+fn rare_names_of_secrets_are_known() {
+    check("https://x.example.org/a?X-Amz-Signature=abc&n=1", "https://x.example.org/a?X-Amz-Signature=[redacted]&n=1");
+    check("tool --userpass ada:abc --otp 123456 --n 1", "tool --userpass [redacted] --otp [redacted] --n 1");
+    check("tool --otp=123456; dbpass='abc'", "tool --otp=[redacted]; dbpass='[redacted]'");
+    check("tok=hunter23xK9qLm4Z", "tok=[redacted]");
+    let mut shell = ["sh", "-c", "tool token hunter23xK9qLm4Z"].map(str::to_owned);
+    command(&mut shell);
+    assert_eq!(shell[2], "tool token [redacted]");
+}
+
+#[test]
 fn non_secret_text_stays() {
     for text in [
         "python train.py config/train_gpt2.py --batch_size=12 --learning_rate=6e-4",
@@ -167,6 +190,7 @@ fn non_secret_text_stays() {
         "set the password first",
         "Please login (or pass --anonymous) to continue",
         "if not logged in: wandb.login()",
+        "tok = tokenizer('gpt2'); n_tok=500; tok/s: 1234; bypass=1; compass: north; signature: (self, x)",
         "accredited, credit: 3, credits=4, power: 5 pW",
     ] {
         assert!(matches!(super::text(text), Cow::Borrowed(_)), "{text}: {}", super::text(text));

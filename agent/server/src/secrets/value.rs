@@ -17,10 +17,15 @@ static SEPARATOR: LazyLock<Option<Regex>> = LazyLock::new(|| {
     ))
     .ok()
 });
-/// A value without quotes: a call, a bracket with one level of brackets in it, or a word.
+/// What is between two parts that Python concatenates: an operator, or the end of a continued line.
+static CONCATENATION: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(r"^[ \t]*(?:\+[ \t]*(?:\\?\n[ \t]*)?|\\\n[ \t]*)").ok());
+/// A value without quotes: calls and brackets with one level of brackets in them, or a word.
 static BARE: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(concat!(
         r#"^(?:[^\s"';&()\[\]{}]*[(\[{](?:[^()\[\]{}]|[(\[{][^()\[\]{}]*[)\]}])*[)\]}]"#,
+        // The rest of a word with replacement fields, as in an f-string.
+        r#"(?:[^\s"';&()\[\]{},]*[(\[{][^()\[\]{}]*[)\]}])*[^\s"';&()\[\]{},]*"#,
         r#"|[^\s"';&)\]}]+)"#,
     ))
     .ok()
@@ -65,8 +70,36 @@ pub fn find(rest: &str) -> Option<Option<Value>> {
         None if separator == Separator::Comma => None,
         None => BARE.as_ref()?.find(value).map(|bare| bare.range()),
     };
+    let mut range = range;
+    if separator == Separator::Operator
+        && let Some(range) = &mut range
+    {
+        range.end = end_of_concatenation(value, range)?;
+    }
     let range = range.filter(|range| !range.is_empty());
     Some(range.map(|range| Value { separator, range: start + range.start..start + range.end }))
+}
+
+/// Returns the end of the last part of a value that Python concatenates, as in `"a" + "b"`. The first part is at `first`.
+fn end_of_concatenation(text: &str, first: &Range<usize>) -> Option<usize> {
+    let mut end = first.end;
+    loop {
+        let after = &text[end..];
+        // The quotes of a literal are outside of its range.
+        let quotes = after.bytes().take(3).take_while(|byte| b"\"'".contains(byte)).count();
+        let closed = end + quotes;
+        let Some(between) = CONCATENATION.as_ref()?.find(&text[closed..]) else { return Some(end) };
+        let next = closed + between.end();
+        let part = match quoted(&text[next..]) {
+            Some(part) => part,
+            None if between.as_str().contains('+') => match BARE.as_ref()?.find(&text[next..]) {
+                Some(part) => part.range(),
+                None => return Some(end),
+            },
+            _ => return Some(end),
+        };
+        end = next + part.end;
+    }
 }
 
 /// Returns the range of a string literal's content. A literal that does not close ends with its line.
