@@ -330,7 +330,7 @@ fn what_cannot_be_used_is_said() {
         (
             &["export", "--from", "yesterday"],
             2,
-            "--from: \"yesterday\" is no time; write it as \"2026-11-22 14:30\" or 24h",
+            "--from: \"yesterday\" is not a time; write it as \"2026-11-22 14:30\" or 24h",
         ),
         (
             &["export", "--from", "1m", "--to", "5m"],

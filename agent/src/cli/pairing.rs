@@ -31,7 +31,8 @@ impl Invitation<'_> {
     /// Instructions for a phone, with a QR code if `draws`.
     pub fn for_phones(&self, draws: bool) -> String {
         let Some(far_link) = self.far_link else {
-            return "a phone cannot reach this: `headroom serve --help` says how it could\n".to_owned();
+            return "other devices cannot reach this server: `headroom serve --help` describes the options for that\n"
+                .to_owned();
         };
         let link = self.pair(far_link);
         let picture = if draws { picture(&link).unwrap_or_default() } else { String::new() };

@@ -35,7 +35,7 @@ This page is generated from the tables behind `headroom help COMMAND`. The numbe
 const EXIT_CODES_OF_COMMANDS: &str = "
 An error exits with 3 if the system refuses a file, a folder, a port or the network, or if a named file does not exist.
 It exits with 2 if the command line or the config is invalid, and with 1 otherwise.
-A signal that ends the work gives 128 plus its number. `headroom watch` exits with the status of its command, also if it cannot record the run: it warns of that before and after.
+`train` exits with 130 if it saves and ends after Ctrl-C, SIGTERM or SIGHUP. A signal that kills a command gives 128 plus its number. `headroom watch` exits with the status of its command, also if it cannot record the run: it warns of that before and after.
 
 ## By command
 

@@ -446,7 +446,7 @@ fn a_run_saves_after_the_time_that_was_named() {
     // The kill may come after a third checkpoint.
     assert!(losses(&resumed.stdout).keys().next().is_none_or(|iter| *iter == second), "{second}");
     for time in ["0s", "10", "m", "-1s", "1d", "99999999999s"] {
-        refused(&mut tiny(folder.path(), &["--save-every", time]), 2, &["is no time, as in 90s, 10m or 2h"]);
+        refused(&mut tiny(folder.path(), &["--save-every", time]), 2, &["is not a duration such as 90s, 10m or 2h"]);
     }
 }
 

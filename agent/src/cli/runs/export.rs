@@ -137,7 +137,7 @@ A TIME is 2026-11-22, \"2026-11-22 14:30\", the same with a Z in UTC, or a durat
 /// The text is not a time.
 pub fn time(text: &str) -> Result<u64, InvalidValue> {
     let time_ms = calendar::parse(text, now_ms());
-    time_ms.ok_or_else(|| format!("{text:?} is no time; write it as \"2026-11-22 14:30\" or 24h").into())
+    time_ms.ok_or_else(|| format!("{text:?} is not a time; write it as \"2026-11-22 14:30\" or 24h").into())
 }
 
 /// JSON output of a run.

@@ -85,7 +85,8 @@ pub const FLAGS: &[Flag<Request>] = &[
         value: Some("TIME"),
         doc: "Also save between evaluations, at least this often: 90s,\n10m or 2h [default: save after evaluations only]",
         set: |request, word| {
-            request.save_every = Some(time(word).ok_or_else(|| format!("{word:?} is no time, as in 90s, 10m or 2h"))?);
+            request.save_every =
+                Some(time(word).ok_or_else(|| format!("{word:?} is not a duration such as 90s, 10m or 2h"))?);
             Ok(())
         },
     },

@@ -181,7 +181,7 @@ impl Error {
                     "--out takes a folder that you may write to".to_owned()
                 }
                 io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-                    "nothing half is left behind; a token takes 2 bytes, and --out takes a folder on another disk".to_owned()
+                    "no incomplete file remains; a token takes 2 bytes, and --out takes a folder on another disk".to_owned()
                 }
                 io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => "--out takes a folder, not a file".to_owned(),
                 _ => return None,
