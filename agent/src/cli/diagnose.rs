@@ -101,43 +101,53 @@ fn take_word(request: &mut Request, word: Word) -> Result<(), UsageError> {
 }
 
 fn read_text(path: &OsStr) -> Result<String, plan::Error> {
+    let text = if path == "-" { text_of(io::stdin().lock()) } else { File::open(path).and_then(text_of) };
+    text.map_err(|error| plan::Error::Unreadable { name: path.to_string_lossy().into_owned(), error })
+}
+
+/// Reads a text. Binary data is refused by its beginning, before the rest takes memory.
+fn text_of(mut from: impl Read) -> io::Result<String> {
     let mut bytes = Vec::new();
-    let read = if path == "-" {
-        io::stdin().lock().take(MAX_TEXT_BYTES).read_to_end(&mut bytes)
-    } else {
-        File::open(path).and_then(|file| file.take(MAX_TEXT_BYTES).read_to_end(&mut bytes))
-    };
-    match read {
-        Ok(_) => {
-            let text = decoded(&bytes);
-            if is_binary(&text) {
-                let error = io::Error::new(io::ErrorKind::InvalidData, "it is binary data, not text");
-                return Err(plan::Error::Unreadable { name: path.to_string_lossy().into_owned(), error });
-            }
-            Ok(text)
-        }
-        Err(error) => Err(plan::Error::Unreadable { name: path.to_string_lossy().into_owned(), error }),
+    from.by_ref().take(EXAMINED_BYTES).read_to_end(&mut bytes)?;
+    if is_binary(&decoded(bytes.clone())) {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "it is binary data, not text"));
     }
+    from.take(MAX_TEXT_BYTES - EXAMINED_BYTES).read_to_end(&mut bytes)?;
+    Ok(decoded(bytes))
 }
 
 /// Decodes any bytes: a log may contain anything, and PowerShell writes UTF-16.
-fn decoded(bytes: &[u8]) -> String {
+fn decoded(bytes: Vec<u8>) -> String {
     let wide = |read: fn([u8; 2]) -> u16| {
         let units: Vec<u16> = bytes[2..].chunks_exact(2).map(|pair| read([pair[0], pair[1]])).collect();
         String::from_utf16_lossy(&units)
     };
-    match bytes {
+    match bytes.as_slice() {
         [0xff, 0xfe, ..] => wide(u16::from_le_bytes),
         [0xfe, 0xff, ..] => wide(u16::from_be_bytes),
-        // Shorter than the replacement character, so that the text is not longer than the bytes.
-        _ => String::from_utf8_lossy(bytes).replace(char::REPLACEMENT_CHARACTER, INVALID),
+        // Valid text is not copied, as it may be long.
+        _ => String::from_utf8(bytes).unwrap_or_else(|error| without_invalid(error.as_bytes())),
     }
+}
+
+/// Replaces invalid UTF-8 by a character that is not longer.
+fn without_invalid(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        text.push_str(chunk.valid());
+        if !chunk.invalid().is_empty() {
+            text.push_str(INVALID);
+        }
+    }
+    text
 }
 
 /// Replacement of invalid UTF-8: the control character "substitute".
 const INVALID: &str = "\u{1a}";
 /// Beginning of a text that is examined, in characters.
 const EXAMINED_CHARS: usize = 64 << 10;
+/// Upper bound of its bytes.
+const EXAMINED_BYTES: u64 = 4 * EXAMINED_CHARS as u64;
 
 /// Whether more than a tenth of a text are characters that no log has.
 fn is_binary(text: &str) -> bool {
