@@ -21,7 +21,6 @@ pub mod no_plan;
 pub mod pasted;
 pub mod places;
 pub mod presets;
-pub mod record;
 pub mod rig;
 pub mod rig_charts;
 pub mod sentence;

@@ -4,10 +4,6 @@
 use headroom_planner::{gpt::GptConfig, plan::Request};
 use headroom_protocol::run::{Contradiction, Figure};
 
-const MILLION: f64 = 1e6;
-/// Tolerance for floating-point arithmetic, as a fraction of the printed unit.
-const ROUNDING: f64 = 1e-6;
-
 /// Figures printed so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Figures {
@@ -25,12 +21,8 @@ impl Figures {
 
     fn parameters_contradict(&self, gpt: &GptConfig) -> Option<Contradiction> {
         let (printed, decimals) = self.parameters?;
-        let [planned, with_positions] = counted(gpt)?.map(|counted| counted as f64 / MILLION);
-        // Rounding to the last digit changes a figure by at most half a unit.
-        let unit = 0.1_f64.powi(i32::try_from(decimals).unwrap_or(i32::MAX));
-        let agrees = |counted: f64| (counted - printed).abs() <= unit * (0.5 + ROUNDING);
-        let found = Contradiction { figure: Figure::ParametersMillions, printed, planned };
-        (!agrees(planned) && !agrees(with_positions)).then_some(found)
+        let planned = gpt.other_parameters(printed, decimals)?;
+        Some(Contradiction { figure: Figure::ParametersMillions, printed, planned })
     }
 
     fn tokens_contradict(&self, request: &Request) -> Option<Contradiction> {
@@ -40,12 +32,6 @@ impl Figures {
             Contradiction { figure: Figure::TokensPerIteration, printed: printed as f64, planned: planned as f64 };
         (printed != planned).then_some(found)
     }
-}
-
-/// Parameter counts: as nanoGPT's `get_num_params`, without the position embeddings, and of all parameters.
-fn counted(gpt: &GptConfig) -> Option<[u64; 2]> {
-    let all = gpt.n_parameters()?;
-    Some([all.checked_sub(gpt.block_size().checked_mul(gpt.n_embd())?)?, all])
 }
 
 #[cfg(test)]

@@ -58,18 +58,9 @@ impl Advice {
 /// Advice on a run that was planned from these settings and options.
 #[must_use]
 pub fn advise(settings: &Settings, options: &Options, before: &Plan) -> Advice {
-    advise_keeping(settings, options, before, None)
-}
-
-/// Advice whose micro-batch fixes keep `tokens_per_iteration` over all processes; `None` keeps the run's own number.
-#[must_use]
-pub fn advise_keeping(
-    settings: &Settings,
-    options: &Options,
-    before: &Plan,
-    tokens_per_iteration: Option<u64>,
-) -> Advice {
-    let adviser = Adviser { settings, options, before, sequences: sequences(before, tokens_per_iteration) };
+    let train = &before.request.train;
+    let sequences = train.batch_size.checked_mul(train.gradient_accumulation_steps);
+    let adviser = Adviser { settings, options, before, sequences };
     let mut advice = Advice { batch_sizes: adviser.batch_sizes(), ..Advice::default() };
     if before.fits {
         return advice;
@@ -81,23 +72,11 @@ pub fn advise_keeping(
     advice
 }
 
-/// Sequences per iteration of one process for this number of tokens; `None` on overflow of `u64`. Tokens that are not
-/// divisible by the run's block size and processes count as unknown.
-fn sequences(before: &Plan, tokens_per_iteration: Option<u64>) -> Option<u64> {
-    let train = &before.request.train;
-    let tokens_each = before.request.gpt.block_size().checked_mul(train.world_size.max(1))?;
-    let sequences = tokens_per_iteration.filter(|tokens| *tokens > 0 && tokens.is_multiple_of(tokens_each));
-    match sequences {
-        Some(tokens) => Some(tokens / tokens_each),
-        None => train.batch_size.checked_mul(train.gradient_accumulation_steps),
-    }
-}
-
 struct Adviser<'a> {
     settings: &'a Settings,
     options: &'a Options,
     before: &'a Plan,
-    /// Target number of sequences per iteration of one process.
+    /// Number of sequences per iteration of one process; `None` on overflow of `u64`.
     sequences: Option<u64>,
 }
 

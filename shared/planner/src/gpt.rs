@@ -16,6 +16,11 @@ pub const MAX_N_LAYER: u64 = 1024;
 /// [`crate::memory`] rejects values beyond `u64` in one place.
 pub const MAX_DIMENSION: u64 = 1 << 32;
 
+/// One million.
+const MILLION: f64 = 1e6;
+/// Tolerance for floating-point arithmetic, as a fraction of the printed unit.
+const ROUNDING: f64 = 1e-6;
+
 /// The shape of a GPT: nanoGPT's `model.GPTConfig`. Its dimensions are at least 1 and consistent.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct GptConfig {
@@ -204,6 +209,18 @@ impl GptConfig {
         let weights = v * c + t * c + l * (12 * c * c + 2 * c) + c;
         let biases = if self.bias { l * (3 * c + c + 4 * c + c + 2 * c) + c } else { 0 };
         u64::try_from(weights + biases).ok()
+    }
+
+    /// Millions of parameters if they differ from the number that nanoGPT printed with `decimals` decimals, with or
+    /// without the position embeddings. The result is without them, as nanoGPT's `get_num_params`.
+    #[must_use]
+    pub fn other_parameters(&self, printed: f64, decimals: u32) -> Option<f64> {
+        let all = self.n_parameters()?;
+        let counted = all.checked_sub(self.block_size.checked_mul(self.n_embd)?)?;
+        // Rounding to the last digit changes a number by at most half a unit.
+        let unit = 0.1_f64.powi(i32::try_from(decimals).unwrap_or(i32::MAX));
+        let agrees = |counted: u64| (counted as f64 / MILLION - printed).abs() <= unit * (0.5 + ROUNDING);
+        (!agrees(counted) && !agrees(all)).then_some(counted as f64 / MILLION)
     }
 }
 

@@ -32,7 +32,7 @@ use serde::Serialize;
 
 use headroom_text::{self as text, Key};
 
-pub use below::with_file_below;
+pub use below::{with_file_below, with_file_in_log};
 pub use formats::{Format, recognize};
 pub(crate) use lexer::is_name;
 pub use names::Names;

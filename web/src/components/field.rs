@@ -58,9 +58,13 @@ pub fn Entry(
     let input = NodeRef::<Input>::new();
     let fault = move || faults.of(label);
     let leave = follow(input, value);
+    // The value before the first edit since the field was entered.
+    let begun = StoredValue::new(None::<String>);
     Effect::new(move |_| {
-        value.track();
-        faults.set(label, None);
+        let now = value.get();
+        if begun.get_value() != Some(now) {
+            faults.set(label, None);
+        }
     });
     // A fault that was cleared elsewhere, as by a link, leaves its text behind. So does a restored run in the field with
     // the focus.
@@ -69,6 +73,9 @@ pub fn Entry(
         let n = faults.n_resets();
         let is_reset = n_resets.get_value() != n;
         n_resets.set_value(n);
+        if is_reset {
+            begun.set_value(None);
+        }
         let has_focus = input.get_untracked().is_some_and(|input| browser::has_focus(&input));
         if fault().is_none() && (is_reset || !has_focus) {
             leave();
@@ -85,10 +92,17 @@ pub fn Entry(
                 aria-describedby=some_words(move || fault().map(|_| described_by.clone()))
                 prop:disabled=flag(move || !enabled.get())
                 on:input:target=move |event| {
+                    let own = begun.get_value().unwrap_or_else(|| value.get_untracked());
+                    begun.set_value(Some(own.clone()));
                     let found = take.run(event.target().value());
+                    // The beginning of an invalid text may have been a valid value.
+                    if found.is_some() && value.get_untracked() != own {
+                        take.run(own);
+                    }
                     faults.set(label, found);
                 }
                 on:blur=move |_| {
+                    begun.set_value(None);
                     if untrack(fault).is_none() {
                         leave();
                     }

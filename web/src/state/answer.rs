@@ -75,7 +75,8 @@ pub struct PlannedSession {
     pub has_message: bool,
     /// The parsed settings, with problems and findings.
     pub resolved: ResolvedSession,
-    /// The configs that a command or a log names, in its order.
+    /// The configs that a command or a log names, in its order. Those of a command include the arguments before the last
+    /// one, which the configs override.
     pub configs: Vec<Source>,
     /// The plan with its timeline, or the reason for its absence.
     pub planned: Result<Arc<PlanWithTimeline>, Option<Text>>,
@@ -110,7 +111,7 @@ impl PlannedSession {
 
     /// Does the same as [`PlannedSession::of`], but keeps the plan drawn by `before` if the session has no plan.
     pub fn after(session: &Session, before: Option<&Self>) -> Self {
-        let pasted = parse(&session.text);
+        let mut pasted = parse(&session.text);
         let mut resolved = resolve_settings(pasted.read(), &session.options);
         let reading = Reading::of(&session.text, pasted.kind, &resolved.settings);
         // If the text sets nothing, the plan would describe train.py's defaults, which the user did not request.
@@ -126,7 +127,12 @@ impl PlannedSession {
             has_message: reading == Reading::OutOfMemory || MESSAGES.iter().any(|words| session.text.contains(words)),
             reading,
             configs: match pasted.kind {
-                PastedKind::Command | PastedKind::Log => pasted.sources.into_iter().filter(is_config).collect(),
+                PastedKind::Command => {
+                    let end = pasted.sources.iter().rposition(is_config).map_or(0, |last| last + 1);
+                    pasted.sources.truncate(end);
+                    pasted.sources
+                }
+                PastedKind::Log => pasted.sources.into_iter().filter(is_config).collect(),
                 _ => vec![],
             },
             resolved,

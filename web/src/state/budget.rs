@@ -100,7 +100,7 @@ impl Budget {
     /// Takes a text typed into the config field.
     pub fn type_text(self, text: String) {
         if !self.opens_link(&text) {
-            self.edit(|session| session.set_text(text));
+            self.write.update(|session| session.type_text(text));
         }
     }
 

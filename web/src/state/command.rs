@@ -29,10 +29,10 @@ pub fn command_line(answer: &PlannedSession, options: &Options) -> String {
         0 | 1 => String::from("python train.py"),
         n => format!("torchrun --standalone --nproc_per_node={n} train.py"),
     });
-    let executed = executed(answer).map(|file| &*file.name);
-    for name in answer.configs.iter().filter_map(config_name).chain(executed) {
+    let executed = executed(answer).map(|file| quoted(&file.name));
+    for argument in answer.configs.iter().map(word).chain(executed) {
         command.push(' ');
-        command.push_str(&quoted(name));
+        command.push_str(&argument);
     }
     let left = push_flags(&mut command, answer, &read(&answer.configs), &[]);
     match left.is_empty() {
@@ -56,10 +56,14 @@ pub fn is_command(answer: &PlannedSession) -> bool {
     answer.plan().is_some() || is_unread || settings.unread.is_empty() && settings.unreadable().next().is_some()
 }
 
-fn config_name(source: &Source) -> Option<&str> {
+/// A config or an argument as a word of the command.
+fn word(source: &Source) -> String {
     match source {
-        Source::File { name, .. } | Source::Named { name } => Some(name),
-        Source::Override { .. } | Source::Printed { .. } => None,
+        Source::File { name, .. } | Source::Named { name } => quoted(name),
+        Source::Override { text } | Source::Printed { text } => match text.split_once('=') {
+            Some((flag, value)) => format!("{flag}={}", quoted(value)),
+            None => quoted(text),
+        },
     }
 }
 
@@ -96,7 +100,9 @@ fn push_flags(command: &mut String, answer: &PlannedSession, base: &Settings, al
         }
         let Some(value) = settings.value(key.name) else { continue };
         let is_own = settings.is_argument(key.name) || answer.kind == PastedKind::Config && settings.is_set(key.name);
-        let stays = !settings.unread.is_empty() && is_own;
+        // An argument before a config is a word of the command already.
+        let is_late = settings.values.get(key.name).is_some_and(|set| set.origin.source >= answer.configs.len());
+        let stays = !settings.unread.is_empty() && is_own && is_late;
         if base.value(key.name).as_ref() == Some(&value) && !stays && !always.contains(&key.name) {
             continue;
         }
@@ -142,6 +148,14 @@ mod tests {
             (
                 "python train.py a.py --batch_size=4\n\n# a.py\nbatch_size = 64\nn_layer = 6\n",
                 "python train.py a.py --batch_size=4",
+            ),
+            (
+                "python train.py --batch_size=7 my_config.py --n_layer=8",
+                "python train.py --batch_size=7 my_config.py --n_layer=8",
+            ),
+            (
+                "python train.py --batch_size=7 --n_head=6 a.py --n_layer=6\n\n# a.py\nbatch_size = 64\n",
+                "python train.py --batch_size=7 --n_head=6 a.py --n_layer=6",
             ),
             (
                 "Overriding config with config/b.py:\nn_layer = 6\n\nOverriding: batch_size = 64\n",

@@ -1,5 +1,5 @@
 //! Edits of the form, written into the text. A config keeps its comments and a command keeps its form. A log becomes a
-//! config.
+//! config. A text that cannot be rewritten without a loss stays as it is.
 
 use headroom_planner::nanogpt::{PastedKind, Settings, VOCABULARY_COMMENT, Value, defaults, patch};
 
@@ -21,7 +21,17 @@ pub fn set_because(text: &str, changes: &[(&str, Value)], why: &str) -> String {
         PastedKind::Command => changes.iter().try_fold(text.to_owned(), |text, change| set_in_command(&text, change)),
         PastedKind::Log | PastedKind::Words | PastedKind::Json | PastedKind::Unsupported => None,
     };
-    edited.filter(|edited| holds(edited, changes)).unwrap_or_else(|| set_in_config(&as_config(text), changes, why))
+    edited.filter(|edited| holds(edited, changes)).unwrap_or_else(|| match is_convertible(text) {
+        true => set_in_config(&as_config(text), changes, why),
+        false => text.to_owned(),
+    })
+}
+
+/// Whether a config of the settings that were read replaces the text. It would lose a text that is not read, and have an
+/// error of the text as a statement.
+fn is_convertible(text: &str) -> bool {
+    let settings = read_settings(text);
+    !settings.found_nothing() && settings.problems.first_stop().is_none()
 }
 
 /// Converts a command or a log to a config.
@@ -197,6 +207,26 @@ mod tests {
             &[("batch_size", Value::Int(8))],
             "out_dir = 'out-mine'\nwandb_run_name = 'first'\nbatch_size = 8\n",
         );
+    }
+
+    #[test]
+    fn a_text_that_cannot_be_read_is_not_replaced() {
+        let seven = [("batch_size", Value::Int(7))];
+        let arguments: String = (0..300).map(|n| format!(" --n_layer={}", n + 1)).collect();
+        let other_model = "Overriding: batch_size = 8\nnumber of parameters: 1555.97M\n";
+        for text in [
+            "batch_size: 64\nblock_size: 1024\n",
+            "python main.py --batch_size=64",
+            "{\"architectures\": [\"LlamaForCausalLM\"]}",
+            &format!("python train.py{arguments}"),
+            other_model,
+        ] {
+            check(text, &seven, text);
+        }
+        check("hello\n", &seven, "hello\nbatch_size = 7\n");
+        // An argument with an error is one that an edit can correct.
+        check("python train.py --batch_size=8.0", &seven, "python train.py --batch_size=7");
+        check("python train.py --foo=1", &seven, "python train.py --foo=1 --batch_size=7");
     }
 
     #[test]

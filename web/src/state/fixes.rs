@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use headroom_planner::{
-    advice::{Advice, ByHand, Change, Fix, advise_keeping, time_text},
+    advice::{Advice, ByHand, Change, Fix, advise, time_text},
     memory::message::TorchVersion,
     plan::Plan,
 };
@@ -12,7 +12,6 @@ use super::{
     answer::PlannedSession,
     edit, format,
     needs::{self, Needs},
-    read_settings,
     session::Session,
 };
 use crate::text::{self, say, t};
@@ -52,8 +51,7 @@ pub struct Rows {
 /// Advice on an answer, in words; `None` without a plan.
 pub fn rows(answer: &PlannedSession, session: &Session) -> Option<Rows> {
     let plan = answer.plan()?;
-    let settings = &answer.resolved.settings;
-    Some(rows_of(plan, &advise_keeping(settings, &session.options, plan, session.own_tokens(settings))))
+    Some(rows_of(plan, &advise(&answer.resolved.settings, &session.options, plan)))
 }
 
 /// Advice in words.
@@ -133,7 +131,6 @@ pub fn applied(session: &Session, changes: &[Change], gpu: &str) -> Session {
         })
         .collect();
     if !keys.is_empty() {
-        after.record.add(&read_settings(&session.text), &keys);
         after.text = edit::set(&session.text, &keys);
         let needs = Needs::of_session(&after);
         let why = match needs.is_empty() {
@@ -143,7 +140,7 @@ pub fn applied(session: &Session, changes: &[Change], gpu: &str) -> Session {
         after.text = edit::set_because(&session.text, &keys, &say(&why));
     }
     after.text = needs::noted(&after);
-    after.record.comments_for = after.fragment();
+    after.comments_for = after.fragment();
     after
 }
 
@@ -154,6 +151,7 @@ pub type SharedRows = Option<Arc<Rows>>;
 mod tests {
     use super::*;
     use headroom_planner::{advice::RunSwitch, nanogpt::Value};
+    use proptest::prelude::*;
 
     fn ask(text: &str) -> (Session, Rows) {
         let mut session = Session { text: text.into(), ..Session::default() };
@@ -202,18 +200,54 @@ mod tests {
         assert!(after.text.lines().any(|other| other == line), "{}", after.text);
     }
 
+    /// The fixes of a session and of its link.
+    fn rows_of_both(session: &Session) -> [Option<Rows>; 2] {
+        let opened = Session::open(&session.fragment(), None).expect("a link").session;
+        [session, &opened].map(|session| rows(&PlannedSession::of(session), session))
+    }
+
     #[test]
-    fn a_fix_applied_again_keeps_the_tokens_that_a_person_set() {
-        let (session, _) = ask("batch_size = 64\ngradient_accumulation_steps = 1\n");
-        let mut after = session;
-        for _ in 0..3 {
-            let rows = rows(&PlannedSession::of(&after), &after).expect("a plan");
-            let micro_batch = rows.fixes.iter().find(|row| row.id == "micro_batch").expect("it is offered");
-            after = applied(&after, &micro_batch.changes, "RTX 4070");
-            let answer = PlannedSession::of(&after);
-            let tokens = answer.count("batch_size").zip(answer.count("gradient_accumulation_steps"));
-            assert_eq!(tokens.map(|(batch, steps)| batch * steps), Some(64), "{}", after.text);
-            after.set_keys(&[("batch_size", Value::Int(64))]);
+    fn a_fix_keeps_the_tokens_of_the_run_as_it_is() {
+        let mut session = Session { text: "batch_size = 64\n".into(), ..Session::default() };
+        let micro_batch = |session: &Session| {
+            let [own, opened] = rows_of_both(session);
+            assert_eq!(own, opened, "{}", session.text);
+            own.and_then(|rows| rows.fixes.into_iter().find(|row| row.id == "micro_batch")).expect("it is offered")
+        };
+        session = applied(&session, &micro_batch(&session).changes, "RTX 4070");
+        let count = |session: &Session, key: &str| PlannedSession::of(session).count(key);
+        let tokens =
+            |session: &Session| count(session, "batch_size").zip(count(session, "gradient_accumulation_steps"));
+        assert_eq!(tokens(&session), Some((10, 256)));
+        session.set_keys(&[("batch_size", Value::Int(64))]);
+        session = applied(&session, &micro_batch(&session).changes, "RTX 4070");
+        let (batch, steps) = tokens(&session).expect("counts");
+        assert_eq!(batch * steps, 64 * 256);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(3))]
+
+        /// After any sequence of fixes and edits, the fixes are those of the run's link.
+        #[test]
+        fn fixes_are_those_of_the_link(
+            rounds in prop::collection::vec((0_usize..4, prop::option::of((0_usize..3, 4_u32..7))), 1..4),
+        ) {
+            let mut session = Session { text: "batch_size = 64\n".into(), ..Session::default() };
+            for (fix, edit) in rounds {
+                if let Some((key, power)) = edit {
+                    let key = ["batch_size", "gradient_accumulation_steps", "block_size"][key];
+                    session.set_keys(&[(key, Value::Int(3 << power))]);
+                    session.settle();
+                }
+                let [own, opened] = rows_of_both(&session);
+                prop_assert_eq!(&own, &opened, "{}", session.text);
+                if let Some(row) = own.as_ref().and_then(|rows| rows.fixes.get(fix)) {
+                    session = applied(&session, &row.changes, "RTX 4070");
+                }
+            }
+            let [own, opened] = rows_of_both(&session);
+            prop_assert_eq!(own, opened, "{}", session.text);
         }
     }
 

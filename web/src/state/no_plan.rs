@@ -1,6 +1,6 @@
 //! The reason for the absence of a plan, in words, and the missing file.
 
-use headroom_planner::nanogpt::{PastedKind, Problem, Severity, UnreadFile, with_file_below};
+use headroom_planner::nanogpt::{PastedKind, Problem, Severity, UnreadFile, with_file_below, with_file_in_log};
 
 use super::{
     answer::{PlannedSession, Reading},
@@ -111,6 +111,7 @@ pub fn with_file(text: &str, file_name: &str, file: String, is_meant: bool) -> S
     match pasted.kind {
         // An argument of a command.
         PastedKind::Command if statement.is_empty() => with_file_below(text, name, &file),
+        PastedKind::Log if statement.is_empty() => with_file_in_log(text, name, &file),
         // A config that executes another: Python runs its text at that point.
         _ => text.replacen(statement.as_str(), file.trim_end(), 1),
     }
@@ -131,6 +132,64 @@ mod tests {
         let found = no_plan("python train.py config/mine.py --batch_size=4");
         assert_eq!(found.headline, "No plan: config/mine.py was not read");
         assert_eq!(found.unread.as_deref(), Some("config/mine.py"));
+    }
+
+    #[test]
+    fn a_log_without_the_text_of_its_config_has_no_plan() {
+        let command = "python train.py config/my_config.py --batch_size=8\n";
+        let (file, argument) = ("Overriding config with config/my_config.py:\n", "Overriding: batch_size = 8\n");
+        let (weights, parameters) =
+            ("Initializing from OpenAI GPT-2 weights: gpt2-xl\n", "number of parameters: 1555.97M\n");
+        for text in [
+            format!("{command}{argument}"),
+            format!("{command}{file}{argument}"),
+            format!("{file}{argument}"),
+            format!("{argument}{file}"),
+            format!("{command}{argument}{parameters}"),
+            format!("{file}{argument}{weights}{parameters}"),
+        ] {
+            let found = no_plan(&text);
+            assert_eq!(found.headline, "No plan: config/my_config.py was not read", "{text}");
+            let session = Session { text: text.clone(), ..Session::default() };
+            let opened = Session::open(&session.fragment(), None).expect("a link").session;
+            assert!(PlannedSession::of(&opened).plan().is_none(), "{}", opened.text);
+            // The opened file is what nanoGPT would have printed.
+            let read = with_file(&text, "my_config.py", "batch_size = 4\nblock_size = 512\n".into(), false);
+            let answer = PlannedSession::of_text(&read);
+            let batch_size = if text.ends_with(file) { 4 } else { 8 };
+            assert_eq!(
+                (answer.count("batch_size"), answer.count("block_size")),
+                (Some(batch_size), Some(512)),
+                "{read}"
+            );
+        }
+        let printed = format!("{command}{file}n_layer = 6\n\n{argument}");
+        assert_eq!(PlannedSession::of_text(&printed).count("n_layer"), Some(6));
+        assert_eq!(NoPlan::of(&PlannedSession::of_text(&printed)), None);
+        // Stock configs are known.
+        let stock =
+            PlannedSession::of_text("python train.py config/train_shakespeare_char.py\nOverriding: n_head = 4\n");
+        assert!(stock.plan().is_some_and(|plan| plan.request.gpt.n_layer() == 6 && plan.request.gpt.n_head() == 4));
+    }
+
+    #[test]
+    fn a_printed_number_of_parameters_is_that_of_the_plan() {
+        let other = "Overriding: batch_size = 8\nnumber of parameters: 1555.97M\n";
+        let found = no_plan(other);
+        assert_eq!(found.headline, "No plan: number of parameters is 123.59M, but it has to be 1555.97M");
+        let session = Session { text: other.into(), ..Session::default() };
+        let opened = Session::open(&session.fragment(), None).expect("a link").session;
+        assert!(PlannedSession::of(&opened).plan().is_none(), "{}", opened.text);
+        for (text, n_layer) in [
+            ("Overriding: batch_size = 8\nnumber of parameters: 123.59M\n", 12),
+            (
+                "Overriding: batch_size = 8\nInitializing from OpenAI GPT-2 weights: gpt2-xl\nnumber of parameters: 1555.97M\n",
+                48,
+            ),
+        ] {
+            let answer = PlannedSession::of_text(text);
+            assert_eq!(answer.plan().map(|plan| plan.request.gpt.n_layer()), Some(n_layer), "{text}");
+        }
     }
 
     #[test]

@@ -2,11 +2,11 @@
 
 use headroom_planner::{
     link::{self, PIN},
-    nanogpt::{Format, Settings, Value, recognize, without_own_comments},
+    nanogpt::{Format, Value, recognize, without_own_comments},
     session::Options,
 };
 
-use super::{edit, gpu, parse, presets, read_settings, record::FixRecord};
+use super::{edit, gpu, parse, presets, read_settings};
 
 /// A run on a GPU, as entered.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,8 +15,8 @@ pub struct Session {
     pub text: String,
     /// The settings outside nanoGPT's config.
     pub options: Options,
-    /// The record of fixes applied to the text.
-    pub record: FixRecord,
+    /// The run that the comments of fixes in the text describe, as a link's fragment. Empty without one.
+    pub comments_for: String,
 }
 
 impl Default for Session {
@@ -66,7 +66,7 @@ pub fn split_pin(fragment: &str) -> (&str, Option<f64>) {
 impl Session {
     /// A session without applied fixes.
     pub fn new(text: String, options: Options) -> Self {
-        Self { text, options, record: FixRecord::default() }
+        Self { text, options, comments_for: String::new() }
     }
 
     /// Opens a URL's fragment; `None` if it is not a Headroom link.
@@ -83,7 +83,7 @@ impl Session {
         let mut session = Self::new(link.config, link.options);
         if let Some((of, text)) = kept.filter(|(of, _)| *of == fragment) {
             text.clone_into(&mut session.text);
-            of.clone_into(&mut session.record.comments_for);
+            of.clone_into(&mut session.comments_for);
         }
         session.settle();
         let names_gpu = fragment.split('&').any(|part| part.starts_with("gpu=") || part.starts_with("vram="));
@@ -131,16 +131,22 @@ impl Session {
 
     /// Removes comments that fixes wrote for another run or GPU. Must be called after every change.
     pub fn settle(&mut self) {
-        if let Some(without) = without_own_comments(&self.text)
-            && self.record.comments_for != self.fragment()
+        self.settle_after(None);
+    }
+
+    /// Sets a text that is being typed. A comment that is not complete stays.
+    pub fn type_text(&mut self, text: String) {
+        let before = self.text.clone();
+        self.set_text(text);
+        self.settle_after(Some(&before));
+    }
+
+    fn settle_after(&mut self, before: Option<&str>) {
+        if let Some(without) = without_own_comments(&self.text, before)
+            && self.comments_for != self.fragment()
         {
             self.text = without;
         }
-    }
-
-    /// The tokens per iteration that fixes must keep, if a fix has changed the user's values.
-    pub fn own_tokens(&self, settings: &Settings) -> Option<u64> {
-        self.record.own_tokens(settings)
     }
 
     /// Sets nanoGPT keys in the text.
@@ -235,7 +241,7 @@ mod tests {
     fn comments_of_a_fix_go_with_the_run_that_they_are_about() {
         let fixed = || {
             let mut session = Session { text: "batch_size = 8  # headroom: fits L4\n".into(), ..Session::default() };
-            session.record.comments_for = session.fragment();
+            session.comments_for = session.fragment();
             session.settle();
             assert!(session.text.contains("# headroom"), "{}", session.text);
             session
@@ -266,9 +272,27 @@ mod tests {
     }
 
     #[test]
+    fn a_comment_that_is_being_typed_stays() {
+        let typed = "batch_size = 10  # headroom: fits GeForce RTX 4070";
+        let mut session = Session::default();
+        for end in 1..=typed.len() {
+            session.type_text(typed[..end].to_owned());
+            assert_eq!(session.text, typed[..end]);
+        }
+        // It goes as a whole once another line changes.
+        session.type_text(format!("{typed}\nn"));
+        assert_eq!(session.text, "batch_size = 10\nn");
+        // The comment of a fix goes with its value.
+        let mut session = Session { text: "batch_size = 8  # headroom: fits L4\n".into(), ..Session::default() };
+        session.comments_for = session.fragment();
+        session.type_text("batch_size = 80  # headroom: fits L4\n".into());
+        assert_eq!(session.text, "batch_size = 80\n");
+    }
+
+    #[test]
     fn a_reload_keeps_the_comments_of_a_fix() {
         let mut session = Session { text: "batch_size = 8  # headroom: fits L4\n".into(), ..Session::default() };
-        session.record.comments_for = session.fragment();
+        session.comments_for = session.fragment();
         let fragment = session.fragment();
         let opened = Session::open(&fragment, Some((&fragment, &session.text))).expect("a link");
         assert_eq!(opened.session, session);

@@ -1,8 +1,8 @@
 //! Search for the largest micro-batch that fits, and for larger ones that may fit.
 //!
 //! Fitting is not monotonic in the batch size: fragmentation can make a size fail although a larger one fits. The
-//! search therefore ends by testing each size near the memory limit. It starts at one sequence, so that the answer does
-//! not depend on the run's own batch size.
+//! search therefore ends by testing the sizes near the memory limit. It starts at one sequence, so that the answer does
+//! not depend on the run's own batch size, which is tested as well.
 
 use std::cell::RefCell;
 
@@ -14,6 +14,9 @@ use headroom_text::{self as text, Text, decimal};
 pub(super) const MAX_BATCH_SIZE: u64 = 1 << 16;
 /// Number of sizes tested one by one above the largest that is certain to fit.
 const MAX_NEIGHBOURS: u64 = 16;
+
+/// Number of sizes tested, largest first, above the one that the bisection finds.
+const MAX_LARGER: u64 = 256;
 
 /// A size that fails below a size that fits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,6 +116,15 @@ impl Adviser<'_> {
             (_, true) => last,
             (false, false) => 0,
         };
+        // The bisection misses sizes that are certain beyond others that are not.
+        let step = (last - largest).div_ceil(MAX_LARGER).max(1);
+        let own = self.before.request.train.batch_size;
+        let larger = (0..MAX_LARGER).map(|n| last.saturating_sub(n * step));
+        let larger = larger.take_while(|size| *size > largest).find(|size| looks.at(*size).is_certain);
+        largest = larger.unwrap_or(largest);
+        if own > largest && own <= last && looks.at(own).is_certain {
+            largest = own;
+        }
         let above = loop {
             let above = largest + 1..=last.min(largest.saturating_add(MAX_NEIGHBOURS));
             match above.clone().rev().find(|size| looks.at(*size).is_certain) {

@@ -125,6 +125,20 @@ fn sizes_that_may_fit_are_searched_from_the_largest() {
     assert_eq!((found.largest, found.may_fit.as_slice()), (Some(73), &[74, 75, 76, 77][..]));
 }
 
+/// The bisection ends at 340, far below sizes whose whole band fits.
+#[test]
+fn the_run_s_own_size_counts_if_its_whole_band_fits() {
+    let options = Options { gpu: "H100 PCIe".to_owned(), ..Options::default() };
+    let text = "n_layer = 29\nn_head = 6\nn_embd = 768\nblock_size = 128\ncompile = False\n";
+    let found = |size: u64| ask(&format!("{text}batch_size = {size}\n"), &options).1.batch_sizes;
+    let (fits, low) = left(text, &options, 376);
+    assert!(fits && low >= 0);
+    let largest = found(376).largest.expect("it fits");
+    assert!(largest >= 376, "{largest}");
+    assert_eq!(found(1), found(376));
+    assert!(left(text, &options, largest).1 >= 0);
+}
+
 #[test]
 fn neighbours_read_as_a_range() {
     let said = |may_fit: &[u64]| BatchSizes { may_fit: may_fit.to_vec(), ..BatchSizes::default() }.may_fit_text();
@@ -141,12 +155,13 @@ proptest! {
     #[test]
     fn the_largest_batch_size_holds_its_word(
         start in 1_u64..200,
-        model in 0_usize..3,
+        model in 0_usize..4,
         compile: bool,
         vram_gib in 2_u64..26,
     ) {
         let options = Options { vram_bytes: Some(vram_gib * GIB), ..Options::default() };
-        let (n_layer, n_head, n_embd, block_size) = [(12, 12, 768, 1024), (6, 6, 384, 256), (24, 16, 1024, 512)][model];
+        let models = [(12, 12, 768, 1024), (6, 6, 384, 256), (24, 16, 1024, 512), (29, 6, 768, 128)];
+        let (n_layer, n_head, n_embd, block_size) = models[model];
         let text = format!(
             "n_layer = {n_layer}\nn_head = {n_head}\nn_embd = {n_embd}\nblock_size = {block_size}\ncompile = {}\n",
             Value::Bool(compile)
@@ -157,6 +172,8 @@ proptest! {
         if largest > 0 {
             prop_assert!(left(&text, &options, largest).1 >= 0, "{largest}");
         }
+        let (fits, low) = left(&text, &options, start);
+        prop_assert!(!fits || low < 0 || start <= largest, "{start} is certain, beside {found:?}");
         for size in largest + 1..largest + 9 {
             let (fits, low) = left(&text, &options, size);
             prop_assert!(!fits || low < 0, "{size} is certain too, beside {found:?}");

@@ -10,6 +10,16 @@ pub fn with_file_below(command: &str, name: &str, text: &str) -> String {
     format!("{}\n\n# {name}\n{text}", command.trim_end())
 }
 
+/// Inserts a config's text into a log that names it, as nanoGPT prints it: before the arguments.
+#[must_use]
+pub fn with_file_in_log(log: &str, name: &str, text: &str) -> String {
+    let heading = format!("Overriding config with {name}:");
+    let is_next = |line: &str| line.starts_with("Overriding: ") || line.starts_with("tokens per iteration will be: ");
+    let own = lines(log).find(|(_, line)| line.trim_end() == heading).map(|(at, _)| at);
+    let at = own.or_else(|| lines(log).find(|(_, line)| is_next(line)).map(|(at, _)| at)).unwrap_or(log.len());
+    format!("{}{heading}\n{}\n{}", &log[..at], text.trim_end(), &log[at..])
+}
+
 /// Assigns the texts below a command to the configs that it names. Each text follows a comment with the config's name.
 /// A single text needs no comment if it is a config.
 pub(super) fn read_files(below: &str, sources: &mut [Source]) {

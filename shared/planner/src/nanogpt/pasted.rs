@@ -9,6 +9,7 @@ use super::lines::lines;
 use super::problem::{Problem, Problems, Severity};
 use super::value::Value;
 use super::{Format, MAX_SOURCE_BYTES, MAX_SOURCES, Settings, Source, below, read, recognize, shortened, words};
+use crate::session::{Options, resolve_settings};
 
 /// Kind of a pasted text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -36,11 +37,18 @@ pub struct PastedConfig {
     pub sources: Vec<Source>,
     /// Total number of processes, if a command starts them with torchrun: processes per node times nodes.
     pub world_size: Option<u64>,
+    /// Number of parameters that a log prints, in millions.
+    pub parameters: Option<String>,
     /// Problems with the command.
     pub problems: Problems,
 }
 
 impl PastedConfig {
+    fn empty() -> Self {
+        let (kind, problems) = (PastedKind::Config, Problems::default());
+        Self { kind, sources: vec![], world_size: None, parameters: None, problems }
+    }
+
     /// Reads the sources; the problems of this text come first.
     #[must_use]
     pub fn read(&self) -> Settings {
@@ -60,15 +68,39 @@ impl PastedConfig {
             }
             PastedKind::Command | PastedKind::Words | PastedKind::Json => false,
         };
+        if let Some(problem) = self.other_model(&settings) {
+            settings.problems.push(problem);
+        }
         settings
+    }
+
+    /// The error of a log whose number of parameters is not that of its settings: another model was trained.
+    fn other_model(&self, settings: &Settings) -> Option<Problem> {
+        let printed = self.parameters.as_ref()?;
+        let decimals = printed.split_once('.').map_or(0, |(_, digits)| digits.len());
+        let decimals = u32::try_from(decimals).ok()?;
+        let request = resolve_settings(settings.clone(), &Options::default()).request?;
+        let planned = request.gpt.other_parameters(decimal::parse(printed)?, decimals)?;
+        let what = "number of parameters";
+        Some(Problem {
+            severity: Severity::Error,
+            source: format!("{what}: {printed}M"),
+            line: 0,
+            column: 0,
+            message: text::has_to_be(
+                what,
+                format!("{}M", decimal::fixed(planned, 2)),
+                text::verbatim(format!("{printed}M")),
+            ),
+            hint: None,
+        })
     }
 }
 
 /// Classifies a pasted text. `name` is used only as a config's name in messages.
 #[must_use]
 pub fn from_pasted_text(name: &str, text: &str) -> PastedConfig {
-    let mut pasted =
-        PastedConfig { kind: PastedKind::Config, sources: vec![], world_size: None, problems: Problems::default() };
+    let mut pasted = PastedConfig::empty();
     if text.len() <= MAX_SOURCE_BYTES {
         if lines(text).any(|(_, line)| OF_A_LOG.iter().any(|start| line.starts_with(start))) {
             pasted.kind = PastedKind::Log;
@@ -81,9 +113,11 @@ pub fn from_pasted_text(name: &str, text: &str) -> PastedConfig {
             Some(program @ (Program::Training | Program::Arguments)) => {
                 pasted.kind = PastedKind::Command;
                 let end = start + commands(&text[start..]).1;
-                below::read_files(text.get(end..).unwrap_or_default(), &mut pasted.sources);
+                let below = text.get(end..).unwrap_or_default();
+                below::read_files(below, &mut pasted.sources);
                 if matches!(program, Program::Training) {
                     refuse_vocabulary(&mut pasted);
+                    warn_of_commands(below, &mut pasted);
                 }
                 let comments = lines(&text[..start]).filter_map(|(_, line)| line.strip_prefix(VOCABULARY_COMMENT));
                 let vocabulary = comments.filter_map(|size| size.trim().parse::<u64>().ok()).last();
@@ -166,8 +200,9 @@ fn log(text: &str, pasted: &mut PastedConfig) {
     for (at, line) in lines(text) {
         // The output shows that the program is nanoGPT's or a fork, whatever its name.
         if lines_for_command > 0 && command(&text[at..], pasted).is_some() {
-            // The log contains the command's arguments as well, with their values.
-            pasted.sources.clear();
+            // The log contains the command's arguments as well, with their values, but the text of a config only if
+            // it was copied too.
+            pasted.sources.retain(|source| matches!(source, Source::Named { .. }));
             lines_for_command = 0;
         }
         lines_for_command = lines_for_command.saturating_sub(1);
@@ -176,7 +211,7 @@ fn log(text: &str, pasted: &mut PastedConfig) {
         }
         lines_for_command = 0;
         if let Some((name, start)) = open.take() {
-            add(pasted, Source::File { name: name.into(), text: text[start..at].into() });
+            add_file(pasted, name, &text[start..at]);
         }
         if let Some(name) = line.strip_prefix("Overriding config with ") {
             let start = text[at..].find('\n').map_or(text.len(), |n| at + n + 1);
@@ -188,10 +223,28 @@ fn log(text: &str, pasted: &mut PastedConfig) {
             add(pasted, printed_override("vocab_size", size));
         } else if line.starts_with("defaulting to vocab_size") {
             add(pasted, printed_override("vocab_size", &DEFAULT_VOCAB_SIZE.to_string()));
+        } else if let Some(model) = line.strip_prefix("Initializing from OpenAI GPT-2 weights: ") {
+            add(pasted, printed_override("init_from", model.trim_end()));
+        } else if let Some(rest) = line.strip_prefix("number of parameters: ") {
+            let millions = rest.split_once('M').map(|(millions, _)| millions);
+            let is_number = |millions: &&str| millions.len() < 20 && decimal::parse(millions).is_some();
+            pasted.parameters = millions.filter(is_number).map(Into::into);
         }
     }
     if let Some((name, start)) = open {
-        add(pasted, Source::File { name: name.into(), text: text[start..].into() });
+        add_file(pasted, name, &text[start..]);
+    }
+}
+
+/// Adds the config that nanoGPT prints, instead of its name in the command. A config whose text is not in the log is
+/// only named.
+fn add_file(pasted: &mut PastedConfig, name: &str, text: &str) {
+    let is_same = |source: &Source| matches!(source, Source::Named { name: other } if other == name);
+    if !text.trim().is_empty() {
+        pasted.sources.retain(|source| !is_same(source));
+        add(pasted, Source::File { name: name.into(), text: text.into() });
+    } else if !pasted.sources.iter().any(|source| matches!(source, Source::File { name: other, .. } if other == name)) {
+        add(pasted, Source::Named { name: name.into() });
     }
 }
 
@@ -226,6 +279,7 @@ enum Program {
 /// the one that counts.
 fn command(text: &str, pasted: &mut PastedConfig) -> Option<Program> {
     let mut other = None;
+    let mut found = None;
     for words in commands(text).0 {
         let basename = |word: &str| word.rsplit(['/', '\\']).next().unwrap_or_default().to_owned();
         let is_launcher = |word: &String| {
@@ -240,6 +294,12 @@ fn command(text: &str, pasted: &mut PastedConfig) -> Option<Program> {
             _ if words.first().is_some_and(|word| word.starts_with("--") && word.contains('=')) => words.split_at(0),
             _ => continue,
         };
+        if found.is_some() {
+            if launch.last().is_some_and(|script| basename(script) == "train.py") {
+                warn_of_command(&words.join(" "), pasted);
+            }
+            continue;
+        }
         if launch.iter().any(|word| basename(word).starts_with("torchrun") || word.starts_with("torch.distributed")) {
             pasted.world_size = world_size(launch, &mut pasted.problems);
         }
@@ -258,9 +318,26 @@ fn command(text: &str, pasted: &mut PastedConfig) -> Option<Program> {
                 None => Source::Override { text: word.clone() },
             });
         }
-        return Some(if launch.is_empty() { Program::Arguments } else { Program::Training });
+        found = Some(if launch.is_empty() { Program::Arguments } else { Program::Training });
     }
-    other
+    found.or(other)
+}
+
+/// Adds a warning if the lines below a command start another training run.
+fn warn_of_commands(below: &str, pasted: &mut PastedConfig) {
+    for (at, line) in lines(below).filter(|(_, line)| line.contains("train.py")) {
+        let mut other = PastedConfig::empty();
+        if matches!(command(&below[at..], &mut other), Some(Program::Training)) {
+            return warn_of_command(line, pasted);
+        }
+    }
+}
+
+/// Adds the warning that a further command is not read.
+fn warn_of_command(command: &str, pasted: &mut PastedConfig) {
+    let message = text::of_name(shortened(command), text::NOT_READ);
+    let (severity, source) = (Severity::Warning, shortened("command line"));
+    pasted.problems.push_once(Problem { severity, source, line: 0, column: 0, message, hint: None });
 }
 
 /// Adds a problem for an argument that sets the vocabulary size. `train.py` has no such key, unless a config defines it.
@@ -316,7 +393,8 @@ fn world_size(launch: &[String], problems: &mut Problems) -> Option<u64> {
 }
 
 /// Splits the commands on the first line of `text` into words. Returns them with their length in bytes. A backslash
-/// continues the line. Shell quotes are respected; `|`, `&`, `;`, `<`, `>` and `#` end a command.
+/// continues the line, and so does an argument at the start of the next one. Shell quotes are respected; `|`, `&`, `;`,
+/// `<`, `>` and `#` end a command.
 fn commands(text: &str) -> (Vec<Vec<String>>, usize) {
     let mut all = vec![];
     let mut words: Vec<String> = vec![];
@@ -349,6 +427,7 @@ fn commands(text: &str) -> (Vec<Vec<String>>, usize) {
                 quote = Some(c);
                 word.get_or_insert_default();
             }
+            ('\n' | '\r', None) if begins_with_argument(&text[length..]) => words.extend(word.take()),
             ('\n' | '\r', None) => break,
             ('#', None) if word.is_none() => break,
             (' ' | '\t', None) => words.extend(word.take()),
@@ -371,6 +450,12 @@ fn commands(text: &str) -> (Vec<Vec<String>>, usize) {
         }
     }
     (all, length)
+}
+
+/// Returns whether the text after a line break begins with an argument.
+fn begins_with_argument(text: &str) -> bool {
+    let line = text.strip_prefix('\n').unwrap_or(text);
+    line.trim_start_matches([' ', '\t']).starts_with("--")
 }
 
 #[cfg(test)]

@@ -124,12 +124,15 @@ fn own_comments(comment: &str) -> impl Iterator<Item = (Range<usize>, &str)> {
     })
 }
 
-/// Returns `text` without the comments that fixes wrote into it, or `None` if it has none.
+/// Returns `text` without the comments that fixes wrote into it, or `None` if it has none. With `before`, a comment
+/// stays unless that text has it too: it is being typed.
 #[must_use]
-pub fn without_own_comments(text: &str) -> Option<String> {
+pub fn without_own_comments(text: &str, before: Option<&str>) -> Option<String> {
     if !text.contains(MARK) {
         return None;
     }
+    let known: Vec<&str> =
+        before.unwrap_or_default().lines().flat_map(|line| own_comments(line).map(|(range, _)| &line[range])).collect();
     let mut without = String::with_capacity(text.len());
     for line in text.split_inclusive('\n') {
         let content = line.trim_end_matches(['\r', '\n']);
@@ -137,6 +140,9 @@ pub fn without_own_comments(text: &str) -> Option<String> {
         let comment = line_end(content, 0).map_or(content.len(), |line| line.comment);
         let mut from = 0;
         for (range, _) in own_comments(&content[comment..]) {
+            if before.is_some() && !known.contains(&&content[comment + range.start..comment + range.end]) {
+                continue;
+            }
             // If two comments have no blank between them, the first range overlaps the second.
             without.push_str(content.get(from..comment + range.start).unwrap_or_default());
             from = comment + range.end;
@@ -179,12 +185,20 @@ mod tests {
     fn own_comments_are_removed_and_others_stay() {
         let text = "a = 1  # mine\nbatch_size = 10  # mine  # headroom: fits L4\r\nbias = True  # headroom: fits L4";
         let without = "a = 1  # mine\nbatch_size = 10  # mine\r\nbias = True";
-        assert_eq!(without_own_comments(text).as_deref(), Some(without));
-        assert_eq!(without_own_comments(without), None);
-        assert_eq!(without_own_comments("x = '# headroom: y'\n"), None);
+        assert_eq!(without_own_comments(text, None).as_deref(), Some(without));
+        assert_eq!(without_own_comments(without, None), None);
+        assert_eq!(without_own_comments("x = '# headroom: y'\n", None), None);
+        // A comment that was not there before is being typed.
+        assert_eq!(without_own_comments(text, Some("bias = 1  # headroom: fits L")), None);
+        let half = "a = 1  # mine\nbatch_size = 10  # mine  # headroom: fits L4\r\nbias = True";
+        let before = Some("bias = True  # headroom: fits L4");
+        assert_eq!(
+            without_own_comments(&format!("{half}  # headroom: fits L"), before).as_deref(),
+            Some(format!("{without}  # headroom: fits L").as_str())
+        );
         let joined = "batch_size = 1  # headroom: y# headroom: y# headroom: y\n";
-        assert_eq!(without_own_comments(joined).as_deref(), Some("batch_size = 1\n"));
-        assert_eq!(without_own_comments("# headroom: y # mine\n").as_deref(), Some(" # mine\n"));
+        assert_eq!(without_own_comments(joined, None).as_deref(), Some("batch_size = 1\n"));
+        assert_eq!(without_own_comments("# headroom: y # mine\n", None).as_deref(), Some(" # mine\n"));
     }
 
     #[track_caller]

@@ -191,3 +191,31 @@ fn a_config_whose_text_is_missing_is_said() {
         "config/x.py: this config was not read\n\nhint: open the file, or paste its text"
     );
 }
+
+#[test]
+fn an_argument_on_its_own_line_continues_the_command() {
+    let sources = [over("--batch_size=8"), over("--n_layer=6")];
+    for text in
+        ["python train.py --batch_size=8\n--n_layer=6\n", "python train.py\r\n  --batch_size=8 \r\n  --n_layer=6"]
+    {
+        check_command(text, None, &sources);
+    }
+    check_command("--batch_size=8\n--n_layer=6", None, &sources);
+}
+
+#[test]
+fn a_second_command_is_named_as_unread() {
+    for text in [
+        "python train.py --batch_size=8 && python train.py --batch_size=64",
+        "python train.py --batch_size=8; python train.py --batch_size=64; python train.py --batch_size=64",
+        "python train.py --batch_size=8\npython train.py --batch_size=64\n",
+    ] {
+        let settings = from_pasted_text("pasted", text).read();
+        assert_eq!(settings.value("batch_size"), Some(Value::Int(8)), "{text}");
+        let said: Vec<String> = settings.problems.as_slice().iter().map(ToString::to_string).collect();
+        let expected = "command line: `python train.py --batch_size=64` is not read by this program";
+        assert_eq!((said.as_slice(), settings.is_complete()), (&[expected.to_owned()][..], true), "{text}");
+    }
+    let alone = from_pasted_text("pasted", "python data/prepare.py && python train.py | tee train.py.log").read();
+    assert!(alone.problems.as_slice().is_empty());
+}
