@@ -213,7 +213,7 @@ pub fn devices() -> &'static [Device] {
     static DEVICES: LazyLock<Vec<Device>> = LazyLock::new(|| {
         let parts = [geforce::ROWS, geforce_recent::ROWS, professional::ROWS, datacenter::ROWS];
         let mut rows: Vec<Device> = Vec::new();
-        for row in parts.concat() {
+        for row in parts.into_iter().flatten().map(row::Row::device) {
             // Insert after equal capabilities: `find` relies on the order of the source within one capability.
             let at = rows.partition_point(|before| before.compute_capability <= row.compute_capability);
             rows.insert(at, row);

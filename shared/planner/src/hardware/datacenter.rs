@@ -4,14 +4,13 @@
 //! A40, L4, L40) lose a sixteenth of their memory to ECC before CUDA sees it. A total without a source is estimated by
 //! the rule in `row`.
 
-use super::Device;
 use super::row::TotalSource::{CentiGib, Estimated, Mib};
 use super::row::{
-    A10G, ADA_FULL, AMPERE_FULL, B200, Chip, GA100, GB200, GP100, H100_NVL, H100_PCIE, H100_SXM, H200, L40,
+    A10G, ADA_FULL, AMPERE_FULL, B200, Chip, GA100, GB200, GP100, H100_NVL, H100_PCIE, H100_SXM, H200, L40, Row,
     TURING_FULL, VOLTA, gpu,
 };
 
-pub(super) static ROWS: &[Device] = &[
+pub(super) static ROWS: &[Row] = &[
     // Pascal and Volta.
     gpu(
         "Tesla P100-PCIE-16GB",

@@ -5,11 +5,10 @@
 //! clock, and rows if the number of multiprocessors differs. GTX 1060 with 3 or 5 GB and other GPUs under 4 GB are
 //! excluded: they cannot train a 124M GPT.
 
-use super::Device;
 use super::row::TotalSource::{CentiGib, Estimated, Mib};
-use super::row::{AMPERE_GEFORCE, Chip, GTX_16, PASCAL, TITAN_V, TURING_FULL, TURING_GEFORCE, gpu, variant};
+use super::row::{AMPERE_GEFORCE, Chip, GTX_16, PASCAL, Row, TITAN_V, TURING_FULL, TURING_GEFORCE, gpu, variant};
 
-pub(super) static ROWS: &[Device] = &[
+pub(super) static ROWS: &[Row] = &[
     // GeForce 10 and its TITAN: no tensor cores.
     gpu(
         "GeForce GTX 1050 Ti",

@@ -2,11 +2,10 @@
 //!
 //! A total without a source is estimated by the rule in `row`.
 
-use super::Device;
 use super::row::TotalSource::{CentiGib, Estimated, Mib};
-use super::row::{ADA_GEFORCE, BLACKWELL_GEFORCE, Chip, gpu, variant};
+use super::row::{ADA_GEFORCE, BLACKWELL_GEFORCE, Chip, Row, gpu, variant};
 
-pub(super) static ROWS: &[Device] = &[
+pub(super) static ROWS: &[Row] = &[
     // GeForce 40.
     gpu(
         "GeForce RTX 4060",

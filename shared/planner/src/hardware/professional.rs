@@ -3,11 +3,10 @@
 //! They accumulate in float32 at full rate, unlike GeForce GPUs with the same chip. A total without a source is
 //! estimated by the rule in `row`.
 
-use super::Device;
 use super::row::TotalSource::{CentiGib, Estimated, Mib};
-use super::row::{ADA_FULL, AMPERE_FULL, BLACKWELL_FULL, Chip, TURING_FULL, gpu};
+use super::row::{ADA_FULL, AMPERE_FULL, BLACKWELL_FULL, Chip, Row, TURING_FULL, gpu};
 
-pub(super) static ROWS: &[Device] = &[
+pub(super) static ROWS: &[Row] = &[
     // Turing: twice the GeForce rate with float32 accumulation.
     gpu(
         "Quadro RTX 6000",

@@ -1,4 +1,7 @@
-//! Constructors for the rows of the GPU table: throughput per class of chips, and the rule for unpublished totals.
+//! The rows of the GPU table: throughput per class of chips, and the rule for unpublished totals.
+//!
+//! A row has the data-sheet values only. The products are computed when the table is first used: as constants, they
+//! would add kilobytes that hardly compress to every page.
 //!
 //! NVIDIA's peak rates are multiprocessors × boost clock × operations per multiprocessor and clock. Rows store the
 //! first two and refer to a [`Class`] for the third, so a typing error cannot hide in one of five rates. The tests
@@ -26,6 +29,7 @@ pub(super) struct Class {
 }
 
 /// Data-sheet values of one GPU.
+#[derive(Clone, Copy)]
 pub(super) struct Chip {
     pub class: &'static Class,
     pub sm: u32,
@@ -38,6 +42,7 @@ pub(super) struct Chip {
 }
 
 /// Source of a total.
+#[derive(Clone, Copy)]
 pub(super) enum TotalSource {
     /// Printed in MiB, with the source thread or log.
     Mib(u64, &'static str),
@@ -112,13 +117,17 @@ pub(super) static GB200: Class = published(
     cite!("NVIDIA GB200 NVL72 data sheet, one of two GPUs of a superchip"),
 );
 
-/// Builds a row whose reported name is its name.
-pub(super) const fn gpu(
+/// One row of the table.
+pub(super) struct Row {
     name: &'static str,
+    reported_name: &'static str,
     aliases: &'static [&'static str],
-    chip: &Chip,
-    total: &TotalSource,
-) -> Device {
+    chip: Chip,
+    total: TotalSource,
+}
+
+/// Builds a row whose reported name is its name.
+pub(super) const fn gpu(name: &'static str, aliases: &'static [&'static str], chip: &Chip, total: &TotalSource) -> Row {
     variant(name, name, aliases, chip, total)
 }
 
@@ -129,25 +138,33 @@ pub(super) const fn variant(
     aliases: &'static [&'static str],
     chip: &Chip,
     total: &TotalSource,
-) -> Device {
-    let (total_bytes, total_provenance) = total_of(chip, total);
-    Device {
-        name: Cow::Borrowed(name),
-        reported_name: Cow::Borrowed(reported_name),
-        aliases,
-        vram_bytes_nominal: chip.gib << 30,
-        total_bytes,
-        total_provenance,
-        compute_capability: chip.class.capability,
-        sm_count: Some(chip.sm),
-        memory_bandwidth: Some(chip.mb_per_s * 1_000_000),
-        rates: rates_of(chip),
-        source: chip.class.source,
+) -> Row {
+    Row { name, reported_name, aliases, chip: *chip, total: *total }
+}
+
+impl Row {
+    /// Computes the row's figures.
+    pub(super) fn device(&self) -> Device {
+        let chip = &self.chip;
+        let (total_bytes, total_provenance) = total_of(chip, self.total);
+        Device {
+            name: Cow::Borrowed(self.name),
+            reported_name: Cow::Borrowed(self.reported_name),
+            aliases: self.aliases,
+            vram_bytes_nominal: chip.gib << 30,
+            total_bytes,
+            total_provenance,
+            compute_capability: chip.class.capability,
+            sm_count: Some(chip.sm),
+            memory_bandwidth: Some(chip.mb_per_s * 1_000_000),
+            rates: rates_of(chip),
+            source: chip.class.source,
+        }
     }
 }
 
-const fn total_of(chip: &Chip, total: &TotalSource) -> (u64, Provenance) {
-    match *total {
+fn total_of(chip: &Chip, total: TotalSource) -> (u64, Provenance) {
+    match total {
         TotalSource::Mib(mib, source) => (mib << 20, Provenance::Measured { source }),
         TotalSource::CentiGib(hundredths, source) => ((hundredths << 30) / 100, Provenance::Measured { source }),
         TotalSource::Estimated => {
@@ -158,7 +175,7 @@ const fn total_of(chip: &Chip, total: &TotalSource) -> (u64, Provenance) {
     }
 }
 
-const fn rates_of(chip: &Chip) -> Rates {
+fn rates_of(chip: &Chip) -> Rates {
     if let Some(rates) = chip.class.published {
         return rates;
     }
