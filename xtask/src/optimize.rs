@@ -1,7 +1,12 @@
 //! Optimises a page's program for compressed size.
 
-use crate::{failure::Result, shell::Shell};
-use std::path::Path;
+mod imports;
+
+use crate::{
+    failure::{Failure, IoContext, Result},
+    shell::Shell,
+};
+use std::{fs, path::Path};
 
 /// The smallest program is not the one that compresses best: inlined functions repeat code, and packed data omits runs
 /// of zeros. Found by trying each pass of binaryen 132. The brotli size falls from 236,600 to 231,200 bytes; `-Oz`
@@ -30,12 +35,20 @@ const PASSES: [&str; 15] = [
     "--strip-target-features",
 ];
 
-/// Optimises a program in place.
-pub fn program(shell: &Shell, program: &Path) -> Result<()> {
+/// Optimises a program and its script in place.
+pub fn program(shell: &Shell, program: &Path, script: &Path) -> Result<()> {
     let path = program.display().to_string();
     shell
         .cmd("wasm-opt")
         .args(PASSES)
         .args([&*path, "-o", &path])
-        .run("the lines above say what it does not read in that file")
+        .run("the lines above say what it does not read in that file")?;
+    let bytes = fs::read(program).doing(|| format!("read {path}"))?;
+    let text = fs::read_to_string(script).doing(|| format!("read {}", script.display()))?;
+    let Some((bytes, text)) = imports::shortened(&bytes, &text) else {
+        return Err(Failure::new(format!("cannot shorten the imports of {path}: they are not only functions"))
+            .hint("see what wasm-bindgen imports now in xtask/src/optimize/imports.rs"));
+    };
+    fs::write(program, bytes).doing(|| format!("write {path}"))?;
+    fs::write(script, text).doing(|| format!("write {}", script.display()))
 }

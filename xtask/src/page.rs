@@ -152,7 +152,14 @@ fn inputs(shell: &Shell) -> Result<Vec<PathBuf>> {
         inputs.extend(files::files_below(folder)?);
     }
     inputs.extend(files::files_below(&shell.root.join("vendor"))?);
-    for name in ["Cargo.toml", "Cargo.lock", "rust-toolchain.toml", "xtask/src/pins.rs", "xtask/src/optimize.rs"] {
+    for name in [
+        "Cargo.toml",
+        "Cargo.lock",
+        "rust-toolchain.toml",
+        "xtask/src/pins.rs",
+        "xtask/src/optimize.rs",
+        "xtask/src/optimize/imports.rs",
+    ] {
         inputs.push(shell.root.join(name));
     }
     inputs.sort();

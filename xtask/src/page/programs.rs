@@ -62,7 +62,8 @@ pub fn bind(shell: &Shell, build: Build, programs: &[Program], optimizes: bool) 
             return Err(Failure::new(format!("{} has inline JavaScript, which the build does not copy", program.name)));
         }
         if optimizes && !program.is_worker {
-            optimize::program(shell, &files_of(shell, program).wasm())
+            let files = files_of(shell, program);
+            optimize::program(shell, &files.wasm(), &files.script())
         } else {
             Ok(())
         }
