@@ -31,7 +31,10 @@ pub mod solving;
 pub mod tensors;
 pub mod verdict;
 
-use headroom_planner::nanogpt::{PastedConfig, Settings, from_pasted_text};
+use headroom_planner::{
+    nanogpt::{PastedConfig, Settings, from_pasted_text},
+    session::check_parameters,
+};
 
 /// The name of an unnamed config in messages.
 pub const CONFIG_NAME: &str = "config.py";
@@ -43,5 +46,7 @@ pub fn parse(text: &str) -> PastedConfig {
 
 /// Reads the settings of a text of a field.
 pub fn read_settings(text: &str) -> Settings {
-    parse(text).read()
+    let mut settings = parse(text).read();
+    check_parameters(&mut settings);
+    settings
 }

@@ -19,7 +19,7 @@ use crate::{
         message::{ParseTorchVersionError, TorchVersion},
     },
     nanogpt::{
-        Settings, Severity, Source, Value,
+        Problem, Settings, Severity, Source, Value,
         defaults::{self, DEFAULT_VOCAB_SIZE},
         read,
     },
@@ -27,7 +27,7 @@ use crate::{
     request::Request,
     train_config::{Attention, CrossEntropy, TrainConfig},
 };
-use headroom_text::{self as text, Text, units::KIB};
+use headroom_text::{self as text, Text, decimal, units::KIB};
 
 /// Input that is not in nanoGPT's config: the GPU, its environment and common patches of nanoGPT.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -186,7 +186,8 @@ pub fn resolve(sources: &[Source], options: &Options) -> ResolvedSession {
 
 /// Resolves settings that have already been read.
 #[must_use]
-pub fn resolve_settings(settings: Settings, options: &Options) -> ResolvedSession {
+pub fn resolve_settings(mut settings: Settings, options: &Options) -> ResolvedSession {
+    check_parameters(&mut settings);
     let mut resolver = Resolver { settings, findings: Vec::new(), given_vocab_size: None };
     let device = resolver.device(options);
     let shape = resolver.shape();
@@ -442,6 +443,31 @@ impl Resolver {
         values.extend(unknown.map(|(name, setting)| (Cow::Owned(name.clone()), setting.value.clone())));
         RunConfig { values }
     }
+}
+
+/// Adds an error if a log prints another number of parameters than its settings have: another model was trained.
+pub fn check_parameters(settings: &mut Settings) {
+    if let Some(problem) = other_model(settings) {
+        settings.problems.push_once(problem);
+    }
+}
+
+fn other_model(settings: &Settings) -> Option<Problem> {
+    let printed = settings.parameters.as_ref().filter(|_| settings.is_complete())?;
+    let mut resolver = Resolver { settings: settings.clone(), findings: Vec::new(), given_vocab_size: None };
+    let gpt = GptConfig::new(resolver.shape()).ok()?;
+    let decimals = printed.split_once('.').map_or(0, |(_, digits)| digits.len());
+    let planned = gpt.other_parameters(decimal::parse(printed)?, u32::try_from(decimals).ok()?)?;
+    let what = "number of parameters";
+    let planned = format!("{}M", decimal::fixed(planned, 2));
+    Some(Problem {
+        severity: Severity::Error,
+        source: format!("{what}: {printed}M"),
+        line: 0,
+        column: 0,
+        message: text::has_to_be(what, planned, text::verbatim(format!("{printed}M"))),
+        hint: None,
+    })
 }
 
 /// Returns the result of `torch.cuda.is_bf16_supported()`. Since 2.3 it includes emulation, which every GPU supports.

@@ -9,7 +9,6 @@ use super::lines::lines;
 use super::problem::{Problem, Problems, Severity};
 use super::value::Value;
 use super::{Format, MAX_SOURCE_BYTES, MAX_SOURCES, Settings, Source, below, read, recognize, shortened, words};
-use crate::session::{Options, resolve_settings};
 
 /// Kind of a pasted text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -68,32 +67,8 @@ impl PastedConfig {
             }
             PastedKind::Command | PastedKind::Words | PastedKind::Json => false,
         };
-        if let Some(problem) = self.other_model(&settings) {
-            settings.problems.push(problem);
-        }
+        settings.parameters.clone_from(&self.parameters);
         settings
-    }
-
-    /// The error of a log whose number of parameters is not that of its settings: another model was trained.
-    fn other_model(&self, settings: &Settings) -> Option<Problem> {
-        let printed = self.parameters.as_ref()?;
-        let decimals = printed.split_once('.').map_or(0, |(_, digits)| digits.len());
-        let decimals = u32::try_from(decimals).ok()?;
-        let request = resolve_settings(settings.clone(), &Options::default()).request?;
-        let planned = request.gpt.other_parameters(decimal::parse(printed)?, decimals)?;
-        let what = "number of parameters";
-        Some(Problem {
-            severity: Severity::Error,
-            source: format!("{what}: {printed}M"),
-            line: 0,
-            column: 0,
-            message: text::has_to_be(
-                what,
-                format!("{}M", decimal::fixed(planned, 2)),
-                text::verbatim(format!("{printed}M")),
-            ),
-            hint: None,
-        })
     }
 }
 

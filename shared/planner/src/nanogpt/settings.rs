@@ -84,6 +84,8 @@ pub struct Settings {
     pub(super) raised: Option<String>,
     /// Problems, in the order of reading.
     pub problems: Problems,
+    /// Number of parameters that a log prints, in millions.
+    pub parameters: Option<String>,
     /// Whether the problem "too many names" has been recorded.
     has_too_many_names: bool,
     /// Names of the sources, indexed by [`Origin::source`].
