@@ -1,6 +1,6 @@
 //! Guard: a process that replaces a relay that was killed after its watcher.
 //!
-//! The watcher itself replaces a killed relay. In case both are killed at once, each relay has a guard from its start,
+//! The watcher itself replaces a killed relay. If both are killed at once, each relay has a guard from its start,
 //! which holds the stream open and waits. If the relay ends without a farewell and the watcher is gone, the guard becomes
 //! the relay, and starts a guard of its own.
 //!
