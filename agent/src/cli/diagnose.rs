@@ -10,7 +10,7 @@ use headroom_planner::{
     nanogpt::{Severity, Value},
     oom::{
         Diagnosis, Kind, diagnose, shape,
-        solve::{headline, missing_figures},
+        solve::{headline, missing_figures, not_shown},
     },
 };
 use headroom_text::{self as text, units::human_size};
@@ -235,6 +235,9 @@ fn solutions(diagnosis: &Diagnosis, style: &Style) -> Option<String> {
             text.push_str(&style.wrapped(&solution.described(human_size).to_string(), 2));
         }
         text.push_str(&style.wrapped(&arguments.join(" "), 4));
+    }
+    if let Some(not_shown) = not_shown(solutions) {
+        text.push_str(&style.wrapped(&not_shown.to_string(), 0));
     }
     Some(text)
 }

@@ -57,7 +57,8 @@ fn a_message_alone_is_solved_and_shared() {
         page.paste("#message", &format!("my-secret-host {message}")).await;
         page.until("it is solved", "document.querySelector('[data-testid=offers][data-exact=true]')").await;
         let said = page.text("[data-testid=explanation]").await;
-        assert_eq!(said, "This is GPT-2 124M, batch 64 × 1024, compiled: it reproduces your message exactly.");
+        assert_eq!(said, "One common run reproduces your message exactly: GPT-2 124M, batch 64 × 1024, compiled.");
+        assert!(page.text("[data-testid=not-shown]").await.contains("gradient_accumulation_steps"));
         let unsolved: String = page.value("location.hash").await;
         assert!(unsolved.contains("oom.requested=6.14GiB") && !unsolved.contains("secret"), "{unsolved}");
 

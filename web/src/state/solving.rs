@@ -3,7 +3,7 @@
 use headroom_planner::{
     oom::{
         Message, PhaseHint,
-        solve::{Search, Solution, headline},
+        solve::{Search, Solution, headline, not_shown},
     },
     session::Options,
 };
@@ -51,6 +51,8 @@ pub struct SearchProgress {
     pub searching: bool,
     /// The text above the offers, or why there are none; empty before the first offer.
     pub headline: String,
+    /// The settings that the message does not show, in a sentence; empty without any.
+    pub not_shown: String,
     /// Whether the offers reproduce every figure.
     pub exact: bool,
     /// The offers, best first.
@@ -64,13 +66,14 @@ pub fn solved(solutions: &[Solution], of: &OpenQuestion, searching: bool) -> Sea
         false => say(&headline(solutions, &of.message, of.has_config)),
     };
     let exact = solutions.first().is_some_and(Solution::is_exact);
-    SearchProgress { searching, headline, exact, offers: solutions.iter().map(offer).collect() }
+    let not_shown = not_shown(solutions).map_or_else(String::new, |text| say(&text));
+    SearchProgress { searching, headline, not_shown, exact, offers: solutions.iter().map(offer).collect() }
 }
 
 fn offer(solution: &Solution) -> Offer {
     Offer {
         label: say(&solution.described(format::size)),
-        config: solution.config(),
+        config: solution.config_with_assumed(),
         expandable_segments: solution.options.expandable_segments,
         math_attention: solution.options.attention == headroom_planner::train_config::Attention::Math,
     }

@@ -23,7 +23,7 @@ use crate::{
         program::Phase,
         simulate::{Failure, simulate},
     },
-    nanogpt::Value,
+    nanogpt::{Value, defaults},
     session::{Options, resolve},
     train_config::Attention,
 };
@@ -31,7 +31,7 @@ use candidate::Candidate;
 use filter::Filter;
 use headroom_text::{self as text, Text};
 pub(super) use solution::source_of;
-pub use solution::{Figures, Solution, headline, missing_figures};
+pub use solution::{Figures, Solution, headline, missing_figures, not_shown};
 
 /// Maximum number of simulations: about 0.2 s of a browser's time.
 const MAX_SIMULATIONS: u32 = 800;
@@ -150,8 +150,13 @@ impl Search {
                 for one_micro_step in [false, true] {
                     let variant = Variant { expandable, one_micro_step, math_attention };
                     match self.simulated(&candidate, variant) {
-                        Outcome::Agrees(found) if found.is_exact() => return self.exact.push(*found),
-                        Outcome::Agrees(found) => self.keep_near(*found, &candidate),
+                        Outcome::Agrees(mut found) => {
+                            found.assumed = self.assumed(&found);
+                            match found.is_exact() {
+                                true => return self.exact.push(*found),
+                                false => self.keep_near(*found, &candidate),
+                            }
+                        }
                         Outcome::Near => {}
                         Outcome::Other => break,
                     }
@@ -172,6 +177,7 @@ impl Search {
             let dtype = (candidate.dtype != self.usual_dtype).then(|| text::verbatim(candidate.dtype.name()));
             self.near.push(Solution {
                 keys: candidate.keys(),
+                assumed: vec![],
                 options: self.options.clone(),
                 figures: Figures::Requested,
                 phase,
@@ -190,6 +196,38 @@ impl Search {
             None if has_room => self.near.push(found),
             None => {}
         }
+    }
+
+    /// Returns the settings of a solution that the message does not show: with another value, the run prints the same.
+    fn assumed(&self, found: &Solution) -> Vec<(&'static str, Value)> {
+        let has = |name: &str| found.keys.iter().any(|(key, _)| *key == name);
+        // OpenAI's weights determine the shape.
+        let of_shape = if has("init_from") { 2 } else { 0 };
+        let names = ["n_head", "bias", "dropout", "gradient_accumulation_steps"];
+        let values = names.into_iter().skip(of_shape).filter_map(|name| {
+            let of_run = found.keys.iter().find(|(key, _)| *key == name).map(|(_, value)| value.clone());
+            Some((name, of_run.or_else(|| defaults::find(name)?.default.value())?))
+        });
+        let is_hidden = |(name, value): &(&'static str, Value)| {
+            let other = match value {
+                Value::Int(1) => Value::Int(8),
+                Value::Int(_) if *name == "gradient_accumulation_steps" => Value::Int(1),
+                Value::Int(n_head) => Value::Int(n_head * 2),
+                Value::Bool(is_set) => Value::Bool(!is_set),
+                Value::Float(dropout) => Value::Float(if *dropout == 0.0 { 0.1 } else { 0.0 }),
+                _ => return false,
+            };
+            let mut keys: Vec<_> = found.keys.iter().filter(|(key, _)| key != name).cloned().collect();
+            keys.push((*name, other));
+            let Some(request) = resolve(&[source_of(&keys)], &found.options).request else { return false };
+            let Ok(program) = request.program() else { return false };
+            self.capacities.iter().any(|capacity| {
+                let failure = simulate(&program, request.segments, *capacity).failure;
+                matches!(failure.and_then(|failure| self.agreement(&failure)),
+                    Some(Agreement::Printed { exact, .. }) if exact || !found.is_exact())
+            })
+        };
+        values.filter(is_hidden).collect()
     }
 
     fn simulated(&mut self, candidate: &Candidate, variant: Variant) -> Outcome {
@@ -228,6 +266,7 @@ impl Search {
             };
             let found = Solution {
                 keys: keys.clone(),
+                assumed: vec![],
                 options: options.clone(),
                 figures: if exact { Figures::All } else { Figures::Allocated { reserved_difference_bytes } },
                 phase: failure.phase,

@@ -43,9 +43,12 @@ pub fn offers(solved: &SearchProgress, is_headed: bool, take: Callback<Offer>) -
     };
     let rows: Vec<_> = solved.offers.iter().enumerate().map(row).collect();
     let headline = (!is_headed).then(|| view! { <p data-testid="offers-title">{solved.headline.clone()}</p> });
+    let not_shown = (!solved.not_shown.is_empty())
+        .then(|| view! { <p class="diagnose__hint" data-testid="not-shown">{solved.not_shown.clone()}</p> });
     view! {
         {headline}
         <ol class="diagnose__offers" data-testid="offers" data-exact=solved.exact.to_string()>{rows}</ol>
+        {not_shown}
         <p class="diagnose__hint">{t(text::NOT_YOUR_RUN)}</p>
     }
     .into_any()

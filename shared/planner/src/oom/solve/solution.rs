@@ -16,6 +16,8 @@ use headroom_text::{self as text, Key, Table, Text};
 pub struct Solution {
     /// nanoGPT keys with their values.
     pub keys: Vec<(&'static str, Value)>,
+    /// Settings that the message does not show, with the values of the simulated run.
+    pub assumed: Vec<(&'static str, Value)>,
     /// GPU as described by the message, with the allocator and the attention backend of the run.
     pub options: Options,
     /// Figures of the message that the run reproduces.
@@ -77,14 +79,29 @@ impl Solution {
         config_of(&self.keys)
     }
 
+    /// Returns the keys as a config file that also sets the assumed ones, each with a comment.
+    #[must_use]
+    pub fn config_with_assumed(&self) -> String {
+        let is_new = |key: &str| !self.keys.iter().any(|(of_run, _)| *of_run == key);
+        let of_run =
+            self.keys.iter().map(|(key, value)| (key, value, self.assumed.iter().any(|(name, _)| name == key)));
+        let added = self.assumed.iter().filter(|(key, _)| is_new(key)).map(|(key, value)| (key, value, true));
+        let line =
+            |(key, value, is_assumed)| format!("{key} = {value}{}\n", if is_assumed { "  # assumed" } else { "" });
+        of_run.chain(added).map(line).collect()
+    }
+
     /// Returns the row of the JSON contract.
     #[must_use]
     pub fn json(&self, table: &Table) -> Json {
-        let keys = self.keys.iter().map(|(key, value)| ((*key).to_owned(), value.to_json()));
+        let object = |keys: &[(&'static str, Value)]| {
+            Json::Object(keys.iter().map(|(key, value)| ((*key).to_owned(), value.to_json())).collect())
+        };
         let mut row = Map::new();
         let mut put = |key: &str, value: Json| row.insert(key.to_owned(), value);
         put("run", Json::from(table.say(&self.text)));
-        put("config", Json::Object(keys.collect()));
+        put("config", object(&self.keys));
+        put("assumed", object(&self.assumed));
         put("expandable_segments", Json::from(self.options.expandable_segments));
         put("math_attention", Json::from(self.options.attention == Attention::Math));
         put("trainer", Json::from("nanogpt"));
@@ -136,4 +153,16 @@ pub fn headline(solutions: &[Solution], message: &Message, has_config: bool) -> 
         ([first, ..], _) if first.is_exact() => text::solved_several(solutions.len()),
         _ => text::SOLVED_NEAR.into(),
     }
+}
+
+/// Returns the sentence that names the settings that the message does not show. Returns `None` if it shows all.
+#[must_use]
+pub fn not_shown(solutions: &[Solution]) -> Option<Text> {
+    let mut names: Vec<&'static str> = vec![];
+    for (name, _) in solutions.iter().flat_map(|solution| &solution.assumed) {
+        if !names.contains(name) {
+            names.push(name);
+        }
+    }
+    (!names.is_empty()).then(|| text::not_shown(text::names(names)))
 }

@@ -86,6 +86,22 @@ fn is_solved(config: &str, text: &str) -> bool {
 }
 
 #[test]
+fn settings_that_change_no_figure_are_assumed() {
+    let text = message("batch_size = 64\n", "RTX 4070", GIB, false).expect("it fails");
+    let mut search = search(&text).expect("the message has all figures");
+    while search.exact.is_empty() && search.advance() {}
+    let solution = search.exact.first().expect("it is solved");
+    let names: Vec<_> = solution.assumed.iter().map(|(name, _)| *name).collect();
+    assert!(names.contains(&"gradient_accumulation_steps"), "{names:?}");
+    for (name, value) in &solution.assumed {
+        assert!(solution.config_with_assumed().contains(&format!("{name} = {value}  # assumed\n")), "{name}");
+    }
+    // With another number of steps, the run prints the same message.
+    let other = message("batch_size = 64\ngradient_accumulation_steps = 1\n", "RTX 4070", GIB, false);
+    assert_eq!(other, Some(text));
+}
+
+#[test]
 fn exact_solutions_print_the_message_again() {
     let text = message("batch_size = 64\n", "RTX 4070", GIB, false).expect("it fails");
     let solutions = search(&text).expect("figures").finish();
