@@ -291,21 +291,72 @@ fn the_first_checkpoint_of_a_full_disk_says_that_there_is_none() {
     assert_eq!(names(dir.path()), [""; 0]);
 }
 
-/// Checks the system's actual error: every write to `/dev/full` fails without space.
+/// A directory whose new files are `/dev/full`: every write to it fails without space.
+#[cfg(target_os = "linux")]
+struct FullDevice(Disk);
+
+#[cfg(target_os = "linux")]
+impl Folder for FullDevice {
+    type File = File;
+
+    fn create(&self, name: &str) -> io::Result<File> {
+        self.0.create(name)?;
+        File::options().write(true).open("/dev/full")
+    }
+
+    fn sync(&self, file: &mut File) -> io::Result<()> {
+        self.0.sync(file)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.0.rename(from, to)
+    }
+
+    fn sync_names(&self) -> io::Result<()> {
+        self.0.sync_names()
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.0.remove(name)
+    }
+}
+
+#[cfg(target_os = "linux")]
+impl Links for FullDevice {
+    fn link(&self, from: &str, to: &str) -> io::Result<()> {
+        self.0.link(from, to)
+    }
+}
+
+/// Checks the system's actual error.
 #[cfg(target_os = "linux")]
 #[test]
 fn the_systems_full_disk_is_reported() {
     let dir = tempfile::tempdir().expect("a folder");
     let first = Trainer::new(TINY).checkpoint();
     saved(dir.path(), &first);
-    let store = Store::open(dir.path()).expect("a folder");
-    let unfinished = dir.path().join(crate::files::unfinished_name(FILE));
-    std::os::unix::fs::symlink("/dev/full", unfinished).expect("a link");
-    let error = store.save(&first.meta, first.tensors()).expect_err("no space");
+    let full = Store::of(dir.path(), FullDevice(Disk(dir.path().to_path_buf())));
+    let error = full.save(&first.meta, first.tensors()).expect_err("no space");
     assert!(error.is_disk_full(), "{error}");
     assert_eq!(names(dir.path()), [FILE]);
     assert_same(&load(dir.path()).expect("a checkpoint"), &first);
-    store.save(&first.meta, first.tensors()).expect("space again");
+    saved(dir.path(), &first);
+}
+
+/// A link at the place of an unfinished file is replaced, not followed.
+#[cfg(unix)]
+#[test]
+fn a_checkpoint_is_not_written_through_a_link() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let other = dir.path().join("other");
+    fs::write(&other, "kept").expect("space");
+    let unfinished = dir.path().join(crate::files::unfinished_name(FILE));
+    let store = Store::open(dir.path()).expect("a folder");
+    std::os::unix::fs::symlink(&other, unfinished).expect("a link");
+    let first = Trainer::new(TINY).checkpoint();
+    store.save(&first.meta, first.tensors()).expect("space");
+    assert_eq!(fs::read(&other).expect("it is there"), b"kept");
+    assert_same(&load(dir.path()).expect("a checkpoint"), &first);
 }
 
 #[test]
