@@ -23,7 +23,7 @@ use super::{
 use headroom_train::{
     checkpoint::{self, Checkpoint, CheckpointChoice, CheckpointError, Meta, State, pytorch},
     data::tokenizer::{self, Tokenizer},
-    files::{Disk, PrivateDisk, is_disk_full, replace},
+    files::{Disk, is_disk_full, replace},
     pretrained::{CONFIG_FILE, MODEL_FILE, Pretrained, PretrainedError, TokenizerError},
 };
 
@@ -230,7 +230,7 @@ fn write_pytorch(ckpt: &Path, which: CheckpointChoice, out: &Path) -> Result<Pat
     };
     fs::create_dir_all(out).map_err(failed(out))?;
     // Like a checkpoint, the file contains the config of its run.
-    let disk = PrivateDisk(Disk(out.to_path_buf()));
+    let disk = Disk::private(out);
     let written = replace(&disk, pytorch::FILE, |file| pytorch::write(file, &checkpoint));
     written.map_err(failed(&file))?;
     Ok(file)
@@ -267,7 +267,7 @@ fn write(
         |error| Error::Write { path, error }
     };
     fs::create_dir_all(out).map_err(failed(out))?;
-    let disk = Disk(out.to_path_buf());
+    let disk = Disk::new(out);
     for (name, json) in texts {
         replace(&disk, name, |file| serde_json::to_writer_pretty(file, &json).map_err(Into::into))
             .map_err(failed(&out.join(name)))?;

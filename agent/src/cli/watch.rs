@@ -332,7 +332,7 @@ fn record(folder: &Result<std::path::PathBuf, folders::Error>) -> (Box<dyn Recor
 
 /// Checks that history can be written to a folder. A full disk may have space later.
 fn check_writable(folder: &Path) -> Result<(), String> {
-    match files::probe(&Disk(folder.to_owned()), "history.sqlite", 1) {
+    match files::probe(&Disk::new(folder), "history.sqlite", 1) {
         Err(error) if !files::is_disk_full(&error) => {
             let variable = folders::VARIABLE;
             Err(format!(

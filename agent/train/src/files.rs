@@ -38,13 +38,48 @@ pub trait Links: Folder {
 
 /// A directory of this machine.
 #[derive(Clone, Debug)]
-pub struct Disk(pub PathBuf);
+pub struct Disk {
+    pub dir: PathBuf,
+    /// Creates the file at a path, or truncates an existing one.
+    create: fn(&Path) -> io::Result<File>,
+}
+
+impl Disk {
+    /// Returns a directory whose new files have the default mode.
+    pub fn new(dir: impl Into<PathBuf>) -> Self {
+        Self::creating(dir, |path| File::create(path))
+    }
+
+    /// Returns a directory whose new files only their owner can read.
+    pub fn private(dir: impl Into<PathBuf>) -> Self {
+        Self::creating(dir, create_private)
+    }
+
+    /// Returns a directory whose new files `create` creates.
+    pub fn creating(dir: impl Into<PathBuf>, create: fn(&Path) -> io::Result<File>) -> Self {
+        Self { dir: dir.into(), create }
+    }
+}
+
+/// Creates a file that only its owner can read, in place of an existing one.
+///
+/// # Errors
+/// The existing file cannot be removed, or the new one cannot be created.
+pub fn create_private(path: &Path) -> io::Result<File> {
+    // A leftover file may have been created with other permissions.
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    // `create_new` refuses a file that another user created in between.
+    private_file().create_new(true).open(path)
+}
 
 impl Folder for Disk {
     type File = File;
 
     fn create(&self, name: &str) -> io::Result<File> {
-        File::create(self.0.join(name))
+        (self.create)(&self.dir.join(name))
     }
 
     fn sync(&self, file: &mut File) -> io::Result<()> {
@@ -52,62 +87,22 @@ impl Folder for Disk {
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        fs::rename(self.0.join(from), self.0.join(to))
+        fs::rename(self.dir.join(from), self.dir.join(to))
     }
 
     fn sync_names(&self) -> io::Result<()> {
         // Windows cannot open a directory as a file; its renames are written through.
-        if cfg!(unix) { File::open(&self.0)?.sync_all() } else { Ok(()) }
+        if cfg!(unix) { File::open(&self.dir)?.sync_all() } else { Ok(()) }
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
-        fs::remove_file(self.0.join(name))
-    }
-}
-
-/// A directory of this machine whose new files only their owner can read.
-#[derive(Clone, Debug)]
-pub struct PrivateDisk(pub Disk);
-
-impl Folder for PrivateDisk {
-    type File = File;
-
-    fn create(&self, name: &str) -> io::Result<File> {
-        // A leftover file may have been created with other permissions.
-        match self.remove(name) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        // `create_new` refuses a file that another user created in between.
-        private_file().create_new(true).open(self.0.0.join(name))
-    }
-
-    fn sync(&self, file: &mut File) -> io::Result<()> {
-        self.0.sync(file)
-    }
-
-    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        self.0.rename(from, to)
-    }
-
-    fn sync_names(&self) -> io::Result<()> {
-        self.0.sync_names()
-    }
-
-    fn remove(&self, name: &str) -> io::Result<()> {
-        self.0.remove(name)
-    }
-}
-
-impl Links for PrivateDisk {
-    fn link(&self, from: &str, to: &str) -> io::Result<()> {
-        self.0.link(from, to)
+        fs::remove_file(self.dir.join(name))
     }
 }
 
 impl Links for Disk {
     fn link(&self, from: &str, to: &str) -> io::Result<()> {
-        let (from, to) = (self.0.join(from), self.0.join(to));
+        let (from, to) = (self.dir.join(from), self.dir.join(to));
         if fs::hard_link(&from, &to).is_ok() {
             return Ok(());
         }

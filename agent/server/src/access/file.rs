@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{error::FileError, token_file::TokenFile};
 use headroom_agent_core::folders::private_file;
-use headroom_train::files::{Disk, Folder, PrivateDisk, replace};
+use headroom_train::files::{Disk, create_private, replace};
 
 const NAME: &str = "access.json";
 const LOCK_NAME: &str = "access.lock";
@@ -116,7 +116,7 @@ impl AccessFile {
         let mut text = serde_json::to_vec_pretty(&WrittenFile { version: VERSION, book: &book })
             .map_err(|error| self.io(error.into()))?;
         text.push(b'\n');
-        let folder = Private(PrivateDisk(Disk(self.folder.clone())));
+        let folder = Disk::creating(&self.folder, create_for_owner);
         replace(&folder, NAME, |out| out.write_all(&text)).map_err(|error| self.io(error))?;
         Ok(value)
     }
@@ -139,34 +139,12 @@ impl AccessFile {
     }
 }
 
-/// A directory whose new files only its owner can read.
-struct Private(PrivateDisk);
-
-impl Folder for Private {
-    type File = File;
-
-    fn create(&self, name: &str) -> io::Result<File> {
-        let file = self.0.create(name)?;
-        #[cfg(unix)]
-        give_to_owner(&file, &self.0.0.0.join(name))?;
-        Ok(file)
-    }
-
-    fn sync(&self, file: &mut File) -> io::Result<()> {
-        self.0.sync(file)
-    }
-
-    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        self.0.rename(from, to)
-    }
-
-    fn sync_names(&self) -> io::Result<()> {
-        self.0.sync_names()
-    }
-
-    fn remove(&self, name: &str) -> io::Result<()> {
-        self.0.remove(name)
-    }
+/// Creates a file that only the owner of its directory can read.
+fn create_for_owner(path: &Path) -> io::Result<File> {
+    let file = create_private(path)?;
+    #[cfg(unix)]
+    give_to_owner(&file, path)?;
+    Ok(file)
 }
 
 /// Gives a file to the owner of its directory. The agent of another user can then read a file that an administrator

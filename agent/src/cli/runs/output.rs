@@ -54,7 +54,7 @@ impl Destination {
                     return Err(io::ErrorKind::InvalidFilename.into());
                 };
                 let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-                files::replace(&Disk(folder.to_owned()), name, |out| write(out))
+                files::replace(&Disk::new(folder), name, |out| write(out))
             }
         }
     }

@@ -17,7 +17,7 @@ use super::{
     format::{FileHeader, write},
     space::FILES_MAX,
 };
-use crate::files::{Disk, Links, PrivateDisk, keep, probe, remove_unfinished, replace};
+use crate::files::{Disk, Links, keep, probe, remove_unfinished, replace};
 
 /// Name of the lock file on systems that cannot lock a directory.
 const LOCK: &str = "ckpt.lock";
@@ -28,7 +28,7 @@ const LOCK_PAUSE: Duration = Duration::from_millis(10);
 
 /// Exclusive access to a checkpoint directory. The system releases the lock at the end of the process.
 #[derive(Debug)]
-pub struct Store<F = PrivateDisk> {
+pub struct Store<F = Disk> {
     dir: PathBuf,
     folder: F,
     /// Created directories, removed if empty before the lock is released.
@@ -120,7 +120,7 @@ impl Store {
         let [last, best] = [FILE, BEST].map(|name| val_loss(&dir.join(name)));
         let kept = Cell::new(BestLosses { last, best, is_best_of_other: false });
         // A checkpoint contains the config of its run, which may contain secrets.
-        let folder = PrivateDisk(Disk(dir.to_path_buf()));
+        let folder = Disk::private(dir);
         Ok(Self { dir: dir.to_path_buf(), folder, _made: made, _lock: lock, n_removed, kept })
     }
 }

@@ -50,7 +50,7 @@ impl FailingDisk {
     /// Fails if another file exceeds the number of inodes. A file system may count each name of a file, as tmpfs does.
     fn takes_another(&self) -> io::Result<()> {
         match self.moment {
-            FailureStage::FilesAtOnce(n_max) if names(&self.disk.0).len() >= n_max => Err(self.kind.into()),
+            FailureStage::FilesAtOnce(n_max) if names(&self.disk.dir).len() >= n_max => Err(self.kind.into()),
             _ => Ok(()),
         }
     }
@@ -120,7 +120,7 @@ fn failed_save_keeps_old_checkpoint_and_run_continues() {
     let second = trainer.checkpoint();
     for moment in written.into_iter().chain([FailureStage::Create, FailureStage::Sync, FailureStage::Rename]) {
         for kind in [ErrorKind::StorageFull, ErrorKind::QuotaExceeded, ErrorKind::ReadOnlyFilesystem] {
-            let store = Store::of(dir.path(), FailingDisk { disk: Disk(dir.path().into()), moment, kind });
+            let store = Store::of(dir.path(), FailingDisk { disk: Disk::new(dir.path()), moment, kind });
             let error = store.save(&second.meta, second.tensors()).expect_err("the disk fails");
             assert_eq!(error.is_disk_full(), kind != ErrorKind::ReadOnlyFilesystem, "{moment:?} {error}");
             assert!(error.to_string().ends_with("the one before it is whole") && error.hint().is_some(), "{error}");
@@ -156,7 +156,7 @@ fn the_best_checkpoint_stays_whatever_fails() {
         let best = evaluated(&mut trainer, Some(1.5));
         saved(dir.path(), &best);
         let worse = evaluated(&mut trainer, None);
-        let failing = FailingDisk { disk: Disk(dir.path().into()), moment, kind: ErrorKind::StorageFull };
+        let failing = FailingDisk { disk: Disk::new(dir.path()), moment, kind: ErrorKind::StorageFull };
         Store::of(dir.path(), failing).save(&worse.meta, worse.tensors()).expect_err("the disk fails");
         let chosen = |which| load(&chosen(dir.path(), which).expect("a checkpoint")).expect("it is whole");
         assert_same(&chosen(CheckpointChoice::Best), &best);
@@ -221,7 +221,7 @@ fn a_folder_is_checked_before_a_run() {
     drop(store);
     for moment in [FailureStage::Create, FailureStage::AfterBytes(0), FailureStage::Sync] {
         let kind = ErrorKind::ReadOnlyFilesystem;
-        let store = Store::of(dir.path(), FailingDisk { disk: Disk(dir.path().into()), moment, kind });
+        let store = Store::of(dir.path(), FailingDisk { disk: Disk::new(dir.path()), moment, kind });
         let error = store.check().expect_err("the disk fails");
         assert!(matches!(error, CheckpointError::Folder { .. }) && error.hint().is_some(), "{moment:?} {error}");
         assert_eq!(names(dir.path()), [FILE]);
@@ -233,7 +233,7 @@ fn folder_without_inodes_for_all_checkpoints_is_refused() {
     let dir = tempfile::tempdir().expect("a folder");
     let store = |n_max| {
         let moment = FailureStage::FilesAtOnce(n_max);
-        Store::of(dir.path(), FailingDisk { disk: Disk(dir.path().into()), moment, kind: ErrorKind::StorageFull })
+        Store::of(dir.path(), FailingDisk { disk: Disk::new(dir.path()), moment, kind: ErrorKind::StorageFull })
     };
     let mut trainer = Trainer::new(TINY);
     let losses = [Some(1.5), Some(2.5), Some(2.0), None, Some(1.25), Some(3.0)];
@@ -264,8 +264,7 @@ fn an_error_at_the_very_end_leaves_one_of_the_two() {
     saved(dir.path(), &trainer.checkpoint());
     trainer.step();
     let second = trainer.checkpoint();
-    let failing =
-        FailingDisk { disk: Disk(dir.path().into()), moment: FailureStage::SyncNames, kind: ErrorKind::Other };
+    let failing = FailingDisk { disk: Disk::new(dir.path()), moment: FailureStage::SyncNames, kind: ErrorKind::Other };
     Store::of(dir.path(), failing).save(&second.meta, second.tensors()).expect_err("the disk fails");
     assert_same(&load(dir.path()).expect("a checkpoint"), &second);
 }
@@ -274,11 +273,8 @@ fn an_error_at_the_very_end_leaves_one_of_the_two() {
 fn the_first_checkpoint_of_a_full_disk_says_that_there_is_none() {
     let dir = tempfile::tempdir().expect("a folder");
     let first = Trainer::new(TINY).checkpoint();
-    let failing = FailingDisk {
-        disk: Disk(dir.path().into()),
-        moment: FailureStage::AfterBytes(10),
-        kind: ErrorKind::StorageFull,
-    };
+    let failing =
+        FailingDisk { disk: Disk::new(dir.path()), moment: FailureStage::AfterBytes(10), kind: ErrorKind::StorageFull };
     let error = Store::of(dir.path(), failing).save(&first.meta, first.tensors()).expect_err("the disk is full");
     let said = error.to_string();
     assert!(said.starts_with("the disk is full: a checkpoint of ") && said.ends_with("there is none yet"), "{said}");
@@ -291,51 +287,18 @@ fn the_first_checkpoint_of_a_full_disk_says_that_there_is_none() {
     assert_eq!(names(dir.path()), [""; 0]);
 }
 
-/// A directory whose new files are `/dev/full`: every write to it fails without space.
-#[cfg(target_os = "linux")]
-struct FullDevice(Disk);
-
-#[cfg(target_os = "linux")]
-impl Folder for FullDevice {
-    type File = File;
-
-    fn create(&self, name: &str) -> io::Result<File> {
-        self.0.create(name)?;
-        File::options().write(true).open("/dev/full")
-    }
-
-    fn sync(&self, file: &mut File) -> io::Result<()> {
-        self.0.sync(file)
-    }
-
-    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        self.0.rename(from, to)
-    }
-
-    fn sync_names(&self) -> io::Result<()> {
-        self.0.sync_names()
-    }
-
-    fn remove(&self, name: &str) -> io::Result<()> {
-        self.0.remove(name)
-    }
-}
-
-#[cfg(target_os = "linux")]
-impl Links for FullDevice {
-    fn link(&self, from: &str, to: &str) -> io::Result<()> {
-        self.0.link(from, to)
-    }
-}
-
-/// Checks the system's actual error.
+/// Checks the system's actual error: every write to `/dev/full` fails without space.
 #[cfg(target_os = "linux")]
 #[test]
 fn the_systems_full_disk_is_reported() {
     let dir = tempfile::tempdir().expect("a folder");
     let first = Trainer::new(TINY).checkpoint();
     saved(dir.path(), &first);
-    let full = Store::of(dir.path(), FullDevice(Disk(dir.path().to_path_buf())));
+    let full = Disk::creating(dir.path(), |path| {
+        File::create(path)?;
+        File::options().write(true).open("/dev/full")
+    });
+    let full = Store::of(dir.path(), full);
     let error = full.save(&first.meta, first.tensors()).expect_err("no space");
     assert!(error.is_disk_full(), "{error}");
     assert_eq!(names(dir.path()), [FILE]);
