@@ -5,9 +5,9 @@
 //! its writes neither fail nor block for long. The relay ends with the stream. If its destination is a terminal that is
 //! gone, it discards the output and still copies it.
 //!
-//! If a relay is killed, the command's output stays open: the watcher and a [`guard`] hold the stream. The watcher, or else
-//! the guard, replaces the relay. Output that the killed relay had read and not written is lost. The history marks the gap, and skips the
-//! line after it, which may be incomplete.
+//! If a relay is killed, the command's output stays open: the watcher and a [`guard`] hold the stream. The watcher, or
+//! else the guard, replaces the relay. Output that the killed relay had read and not written is lost. The history marks
+//! the gap, and skips the line after it, which may be incomplete.
 //!
 //! Its standard input is the stream, its standard output the destination, and its standard error a pipe to the watcher.
 //! On the pipe it writes [`READY`] once it no longer receives signals of the terminal, followed by pieces. A piece
@@ -383,7 +383,8 @@ impl Options {
 }
 
 /// Writes copies until the stream ends, or neither a watcher nor a spool takes them. `has_gap` states that output before
-/// the first copy may be lost. Returns the guard, which runs from the start if `is_guarded`, else once the watcher is gone.
+/// the first copy may be lost. Returns the guard, which runs from the start if `is_guarded`, else once the watcher is
+/// gone.
 fn copy_on(
     mut copies: Option<impl Write>,
     mut spool: Option<spool::Writer>,

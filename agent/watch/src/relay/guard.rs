@@ -1,10 +1,10 @@
 //! Guard: a process that replaces a relay that was killed after its watcher.
 //!
-//! The watcher itself replaces a killed relay. If both are killed at once, each relay has a guard from its start,
-//! which holds the stream open and waits. If the relay ends without a farewell and the watcher is gone, the guard becomes
-//! the relay, and starts a guard of its own.
+//! The watcher itself replaces a killed relay. Both may be killed at once, so each relay starts its guard at once. The
+//! guard holds the stream open and waits. If the relay ends without a farewell and the watcher is gone, the guard
+//! becomes the relay, and starts a guard of its own.
 //!
-//! A guard knows from the lock of the [`super::spool`] that another relay has the stream. A relay without a spool, or on a
+//! The lock of the [`super::spool`] shows a guard that another relay has the stream. A relay without a spool, or on a
 //! system that does not identify processes, starts its guard when its watcher is gone.
 
 use std::{
