@@ -286,7 +286,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> io::Result<()> {
     }
     let copier = thread::Builder::new()
         .name("copies".to_owned())
-        .spawn(move || copy_on(copies, spool, &shared, has_gap, guard, is_guarded))?;
+        .spawn(move || copy_on(copies, spool, &shared, (start, has_gap), guard, is_guarded))?;
     let from = io::stdin().lock();
     let ended_by = match &options.log {
         Some(log) => pass_on(Stream::Out, from, Log::open(Path::new(log)), &mailbox),
@@ -382,18 +382,17 @@ impl Options {
     }
 }
 
-/// Writes copies until the stream ends, or neither a watcher nor a spool takes them. `has_gap` states that output before
-/// the first copy may be lost. Returns the guard, which runs from the start if `is_guarded`, else once the watcher is
-/// gone.
+/// Writes copies until the stream ends, or neither a watcher nor a spool takes them. `end` is the offset of the first
+/// copy, and `has_gap` states that output before it may be lost. Returns the guard, which runs from the start if
+/// `is_guarded`, else once the watcher is gone.
 fn copy_on(
     mut copies: Option<impl Write>,
     mut spool: Option<spool::Writer>,
     mailbox: &OutputBuffer,
-    mut has_gap: bool,
+    (mut end, mut has_gap): (u64, bool),
     mut guard: Guard,
     is_guarded: bool,
 ) -> Guard {
-    let mut end = 0;
     while let Some([mut copied, _]) = mailbox.take(SAY_EVERY) {
         end = copied.end;
         if !copied.bytes.is_empty() {
@@ -452,7 +451,7 @@ mod tests {
         writer.join().expect("it is written");
         sent.close();
         let mut pieces = vec![];
-        copy_on(Some(&mut pieces), None, &sent, false, Guard::new(vec![]), false);
+        copy_on(Some(&mut pieces), None, &sent, (0, false), Guard::new(vec![]), false);
         let reader = Arc::clone(&received);
         let reading = thread::spawn(move || {
             let mut read = vec![];
@@ -465,6 +464,22 @@ mod tests {
         read_pieces(&pieces[..], Stream::Err, &received, &mut 0).expect("whole pieces");
         received.close();
         assert!(reading.join().expect("it reads") == expected);
+    }
+
+    #[test]
+    fn relay_without_output_keeps_the_spool_of_a_killed_one() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let writer = || spool::Writer::new(folder.path(), Stream::Out).expect("a spool");
+        let copied = StreamCopy { bytes: b"iter 0\n".to_vec(), end: 7, ..StreamCopy::default() };
+        let mut killed = writer();
+        killed.add(1, &copied);
+        drop(killed);
+        let mailbox = OutputBuffer::starting_at(8);
+        mailbox.close();
+        copy_on(None::<io::Sink>, Some(writer()), &mailbox, (8, true), Guard::new(vec![]), false);
+        let mut reader = spool::Reader::new(folder.path(), Stream::Out);
+        assert_eq!(reader.next(), spool::SpoolRead::Output(1, copied));
+        assert_eq!(reader.next(), spool::SpoolRead::End);
     }
 
     #[test]
