@@ -156,7 +156,7 @@ fn killed_relays_end_neither_the_command_nor_its_output() {
                 let runs = fs::read_dir(folder.path().join("history/watched")).into_iter().flatten().flatten();
                 runs.into_iter().any(|run| {
                     let lock = fs::File::open(run.path().join(name));
-                    lock.is_ok_and(|lock| matches!(lock.try_lock_shared(), Err(fs::TryLockError::WouldBlock)))
+                    lock.is_ok_and(|lock| matches!(lock.try_lock(), Err(fs::TryLockError::WouldBlock)))
                 })
             });
             locks == [true, true]

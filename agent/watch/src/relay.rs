@@ -37,7 +37,7 @@ use guard::Guard;
 use headroom_agent_core::{
     clock::now_ms,
     folders::private_file,
-    platform::{CAN_RELAY, Process, ProgramEnding, ending, name_process, our_outputs, own_session, pipe},
+    platform::{CAN_RELAY, Process, ProgramEnding, ending, hand_on, name_process, our_outputs, own_session, pipe},
 };
 use headroom_train::output;
 
@@ -53,7 +53,8 @@ const AFTER: &str = "--after";
 const WATCHER: &str = "--watcher";
 /// Limit of replacements of one relay by its watcher, which then forwards the stream itself.
 const REPLACEMENTS_MAX: u32 = 100;
-/// Attempts to lock the spool of a killed relay, whose lock the system releases within a moment.
+/// Attempts to lock the spool. The system releases the lock of a killed relay, and of a reader that checks it, within a
+/// moment.
 const LOCK_ATTEMPTS: u32 = 200;
 /// Time between two attempts.
 const LOCK_PAUSE: Duration = Duration::from_millis(10);
@@ -256,16 +257,14 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> io::Result<()> {
     let (to, copies) = our_outputs()?;
     let copies = if options.is_guard {
         name_process(guard::NAME);
-        let lock = options.guard_lock();
         let is_replaced = || options.spool.as_ref().is_some_and(|(folder, stream)| spool::is_relayed(folder, *stream));
         if !guard::is_needed(copies, options.relay, options.watcher.as_ref(), is_replaced) {
             return Ok(());
         }
         options.after = Some(0);
-        let spool = options.spool();
-        drop(lock);
-        (None, spool)
+        (None, options.spool())
     } else {
+        options.hold_stream();
         (Some(copies), options.spool())
     };
     let (mut copies, spool) = copies;
@@ -355,30 +354,25 @@ impl Options {
     /// Opens the spool. `None` without one.
     fn spool(&self) -> Option<spool::Writer> {
         let (folder, stream) = self.spool.as_ref()?;
-        let attempts = if self.after.is_some() { LOCK_ATTEMPTS } else { 1 };
-        for attempt in 1..=attempts {
+        for _ in 0..LOCK_ATTEMPTS {
             match spool::Writer::new(folder, *stream) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock && attempt < attempts => {
-                    thread::sleep(LOCK_PAUSE);
-                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => thread::sleep(LOCK_PAUSE),
                 opened => return opened.ok(),
             }
         }
         None
     }
 
-    /// Lock of a guard, by which readers of the spool know that the stream continues.
-    fn guard_lock(&self) -> Option<File> {
-        let (folder, stream) = self.spool.as_ref()?;
-        let lock = private_file().open(spool::guard_path(folder, *stream)).ok()?;
-        // The guard of a replaced relay releases the lock within a moment.
-        for _ in 0..LOCK_ATTEMPTS {
-            if lock.try_lock().is_ok() {
-                return Some(lock);
-            }
-            thread::sleep(LOCK_PAUSE);
+    /// Takes the lock that shows readers of the spool that the stream continues. Guards inherit it, so it is held from
+    /// here until the relay and all of its guards have ended.
+    fn hold_stream(&self) {
+        let Some((folder, stream)) = &self.spool else { return };
+        let Ok(lock) = private_file().open(spool::stream_lock_path(folder, *stream)) else { return };
+        if lock.lock_shared().is_ok() {
+            hand_on(&lock);
+            // The descriptor stays open until the process ends.
+            std::mem::forget(lock);
         }
-        None
     }
 }
 

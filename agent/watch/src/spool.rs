@@ -1,8 +1,9 @@
 //! Spool: a copy of a command's output in the directory of its run. Relays write it. If the watcher is killed, another
 //! watcher reads it to continue.
 //!
-//! Each stream has segments named by the offset of their first byte, and a lock held by its relay. A segment consists
-//! of frames: time and length, little-endian, followed by the bytes. A frame without bytes ends the stream.
+//! Each stream has segments named by the offset of their first byte, a lock held by its relay, and a lock shared by its
+//! relays and guards. A segment consists of frames: time and length, little-endian, followed by the bytes. A frame
+//! without bytes ends the stream.
 
 use std::{
     fs::{self, File},
@@ -58,24 +59,26 @@ fn segments(folder: &Path, stream: Stream) -> Vec<u64> {
     starts
 }
 
-/// Lock of the process that replaces a killed relay.
-pub fn guard_path(folder: &Path, stream: Stream) -> PathBuf {
+/// Lock that the relays of a stream and their guards share.
+pub fn stream_lock_path(folder: &Path, stream: Stream) -> PathBuf {
     folder.join(format!("{}.guard", name(stream)))
 }
 
 /// Whether a relay still writes a stream, or will.
 pub fn is_written(folder: &Path, stream: Stream) -> bool {
-    // A guard takes the lock of the relay before it releases its own.
-    is_locked(&guard_path(folder, stream)) || is_relayed(folder, stream)
+    // Open for writing: a network file system requires it for an exclusive lock.
+    let lock = File::options().read(true).write(true).open(stream_lock_path(folder, stream));
+    lock.is_ok_and(|lock| is_refused(lock.try_lock())) || is_relayed(folder, stream)
 }
 
 /// Whether a relay writes a stream.
 pub fn is_relayed(folder: &Path, stream: Stream) -> bool {
-    is_locked(&lock_path(folder, stream))
+    // A shared lock, so that processes that check at the same time do not take each other for the relay.
+    File::open(lock_path(folder, stream)).is_ok_and(|lock| is_refused(lock.try_lock_shared()))
 }
 
-fn is_locked(path: &Path) -> bool {
-    File::open(path).is_ok_and(|lock| matches!(lock.try_lock_shared(), Err(fs::TryLockError::WouldBlock)))
+fn is_refused(lock: Result<(), fs::TryLockError>) -> bool {
+    matches!(lock, Err(fs::TryLockError::WouldBlock))
 }
 
 /// Offset after the output that a stream's segments contain.

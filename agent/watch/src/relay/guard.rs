@@ -4,8 +4,10 @@
 //! guard holds the stream open and waits. If the relay ends without a farewell and the watcher is gone, the guard
 //! becomes the relay, and starts a guard of its own.
 //!
-//! The lock of the [`super::spool`] shows a guard that another relay has the stream. A relay without a spool, or on a
-//! system that does not identify processes, starts its guard when its watcher is gone.
+//! The lock of the [`super::spool`] shows a guard that another relay has the stream. A guard inherits the shared lock of
+//! the stream, so that readers of the spool wait for what it will write.
+//!
+//! A relay without a spool, or on a system that does not identify processes, starts its guard when its watcher is gone.
 
 use std::{
     ffi::OsString,
