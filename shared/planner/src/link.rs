@@ -133,7 +133,7 @@ pub fn encode(settings: &Settings, options: &Options) -> String {
     for (name, setting) in known.chain(unknown) {
         // In the usual order of keys, so that decoding and encoding gives the same link.
         if is_unreadable(name) {
-            let text = settings.unreadable_text(name);
+            let text = settings.unreadable_text(name).unwrap_or(UNREADABLE);
             let text = if read_key(&mut String::new(), name, text) { text } else { UNREADABLE };
             // Without the parentheses, a word would be read as a string.
             let is_string = plain(text) && takes_string(name) && text != UNREADABLE;

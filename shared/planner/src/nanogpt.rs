@@ -36,7 +36,9 @@ pub use below::{with_file_below, with_file_in_log};
 pub use formats::{Format, recognize};
 pub(crate) use lexer::is_name;
 pub use names::Names;
-pub use pasted::{AFTER_CONFIG, PastedConfig, PastedKind, VOCABULARY_COMMENT, from_pasted_text};
+pub use pasted::{
+    AFTER_CONFIG, PastedConfig, PastedKind, VOCABULARY_COMMENT, command_range, from_pasted_text, names_launcher,
+};
 pub use patch::{patch, without_own_comments};
 pub use problem::{MAX_PROBLEMS, Problem, Problems, Severity};
 pub(crate) use settings::UNREADABLE;

@@ -78,6 +78,8 @@ pub struct PlannedSession {
     /// The configs that a command or a log names, in its order. Those of a command include the arguments before the last
     /// one, which the configs override.
     pub configs: Vec<Source>,
+    /// The words of a command up to its script, and the number of processes that they start.
+    pub launch: (Vec<String>, u64),
     /// The plan with its timeline, or the reason for its absence.
     pub planned: Result<Arc<PlanWithTimeline>, Option<Text>>,
     /// The most recent plan, which stays drawn, faded, while a half-typed config has none.
@@ -121,6 +123,7 @@ impl PlannedSession {
             None => Err(None),
         };
         let planned = planned.map(|plan| Arc::new(PlanWithTimeline { timeline: course(&plan), plan }));
+        let launch = (std::mem::take(&mut pasted.launch), pasted.world_size.unwrap_or(1));
         Self {
             last: planned.clone().ok().or_else(|| before?.last.clone()),
             kind: pasted.kind,
@@ -135,6 +138,7 @@ impl PlannedSession {
                 PastedKind::Log => pasted.sources.into_iter().filter(is_config).collect(),
                 _ => vec![],
             },
+            launch,
             resolved,
             planned,
         }

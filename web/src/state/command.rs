@@ -25,10 +25,7 @@ pub fn command_line(answer: &PlannedSession, options: &Options) -> String {
         command.push_str(variable);
         command.push(' ');
     }
-    command.push_str(&match options.world_size {
-        0 | 1 => String::from("python train.py"),
-        n => format!("torchrun --standalone --nproc_per_node={n} train.py"),
-    });
+    command.push_str(&launch(answer, options.world_size.max(1), needs.variable.is_some()));
     let executed = executed(answer).map(|file| quoted(&file.name));
     for argument in answer.configs.iter().map(word).chain(executed) {
         command.push(' ');
@@ -38,6 +35,23 @@ pub fn command_line(answer: &PlannedSession, options: &Options) -> String {
     match left.is_empty() {
         true => command,
         false => needs::comment("config", Some(text::no_argument_for(text::names(left)))) + &command,
+    }
+}
+
+/// The command up to its script: the text's own, if it starts that many processes. `has_variable` states that the
+/// variable of PyTorch's allocator is set before it.
+fn launch(answer: &PlannedSession, world_size: u64, has_variable: bool) -> String {
+    let (words, own_size) = &answer.launch;
+    // A script alone, such as `train.py`, is not a command in most shells.
+    if words.len() > 1 && *own_size == world_size {
+        let is_replaced = |word: &str| has_variable && word.starts_with("PYTORCH_") && word.contains("ALLOC_CONF=");
+        let words = words.iter().filter(|word| !is_replaced(word)).map(|word| argument_word(word));
+        return words.collect::<Vec<_>>().join(" ");
+    }
+    let script = words.last().map_or_else(|| "train.py".to_owned(), |script| quoted(script));
+    match world_size {
+        1 => format!("python {script}"),
+        n => format!("torchrun --standalone --nproc_per_node={n} {script}"),
     }
 }
 
@@ -53,17 +67,25 @@ pub fn is_command(answer: &PlannedSession) -> bool {
     // In the command, the arguments would override a file that overrides them.
     let is_in_order = executed(answer).all(|file| !file.follows_settings);
     let is_unread = !settings.unread.is_empty() && is_in_order;
-    answer.plan().is_some() || is_unread || settings.unread.is_empty() && settings.unreadable().next().is_some()
+    // An argument needs a text.
+    let (mut unreadable, is_known) = (settings.unreadable(), |key: &str| settings.unreadable_text(key).is_some());
+    let reproduces_error = settings.unread.is_empty() && settings.unreadable().next().is_some();
+    answer.plan().is_some() || (is_unread || reproduces_error) && unreadable.all(is_known)
 }
 
 /// A config or an argument as a word of the command.
 fn word(source: &Source) -> String {
     match source {
         Source::File { name, .. } | Source::Named { name } => quoted(name),
-        Source::Override { text } | Source::Printed { text } => match text.split_once('=') {
-            Some((flag, value)) => format!("{flag}={}", quoted(value)),
-            None => quoted(text),
-        },
+        Source::Override { text } | Source::Printed { text } => argument_word(text),
+    }
+}
+
+/// Quotes an argument or the assignment of a variable for a shell.
+fn argument_word(word: &str) -> String {
+    match word.split_once('=') {
+        Some((name, value)) => format!("{name}={}", quoted(value)),
+        None => quoted(word),
     }
 }
 
@@ -94,8 +116,8 @@ fn push_flags(command: &mut String, answer: &PlannedSession, base: &Settings, al
     for key in defaults::KEYS.iter().filter(|key| key.name != "vocab_size") {
         if settings.unreadable().any(|name| name == key.name) {
             // The invalid text is kept, so that the command reproduces the same error.
-            let text = settings.unreadable_text(key.name).to_owned();
-            command.push_str(&format!(" --{}={}", key.name, quoted(&text)));
+            let text = settings.unreadable_text(key.name).map(quoted).unwrap_or_default();
+            command.push_str(&format!(" --{}={text}", key.name));
             continue;
         }
         let Some(value) = settings.value(key.name) else { continue };
@@ -165,6 +187,35 @@ mod tests {
             let session = Session { text: text.into(), ..Session::default() };
             assert_eq!(command_line(&PlannedSession::of(&session), &session.options), command);
         }
+    }
+
+    #[test]
+    fn command_keeps_the_launcher_and_the_script() {
+        for text in [
+            "uv run train.py --batch_size=4",
+            "CUDA_VISIBLE_DEVICES=0 python -u nanoGPT/train.py nanoGPT/config/train_gpt2.py --batch_size=4",
+            "deepspeed --num_gpus=2 train.py --batch_size=4",
+            "accelerate launch --num_processes=2 'my nano/train.py' --batch_size=4",
+            "deepspeed train.py --batch_size=4",
+        ] {
+            let mut session = Session::default();
+            session.set_text(text.into());
+            assert_eq!(command_line(&PlannedSession::of(&session), &session.options), text);
+        }
+        let mut session = Session::default();
+        session.set_text("!python nanoGPT/train.py --batch_size=4".into());
+        session.options.world_size = 2;
+        assert_eq!(
+            command_line(&PlannedSession::of(&session), &session.options),
+            "torchrun --standalone --nproc_per_node=2 nanoGPT/train.py --batch_size=4"
+        );
+        let mut session = Session::default();
+        session.set_text("PYTORCH_CUDA_ALLOC_CONF=backend:native python train.py --batch_size=4".into());
+        session.set_options(|options| options.expandable_segments = true);
+        assert_eq!(
+            command_line(&PlannedSession::of(&session), &session.options),
+            "PYTORCH_ALLOC_CONF=expandable_segments:True python train.py --batch_size=4"
+        );
     }
 
     #[test]

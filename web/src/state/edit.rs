@@ -1,7 +1,7 @@
 //! Edits of the form, written into the text. A config keeps its comments and a command keeps its form. A log becomes a
 //! config. A text that cannot be rewritten without a loss stays as it is.
 
-use headroom_planner::nanogpt::{PastedKind, Settings, VOCABULARY_COMMENT, Value, defaults, patch};
+use headroom_planner::nanogpt::{PastedKind, Settings, VOCABULARY_COMMENT, Value, command_range, defaults, patch};
 
 use super::{parse, read_settings};
 
@@ -66,23 +66,31 @@ fn set_in_config(text: &str, changes: &[(&str, Value)], why: &str) -> String {
     patch(text, &changes)
 }
 
-/// Rewrites the last `--key=value`, or adds one after the last argument of `train.py`. The vocabulary, which is no
-/// argument of nanoGPT, is a comment above the command.
+/// Rewrites the last `--key=value`. If there is none, or a config after it overrides it, adds one after the last
+/// argument of `train.py`. The vocabulary, which is no argument of nanoGPT, is a comment above the command.
 fn set_in_command(text: &str, (key, value): &(&str, Value)) -> Option<String> {
     if *key == VOCABULARY {
         return Some(format!("{VOCABULARY_COMMENT}{value}\n{}", unset(text, VOCABULARY)));
     }
     let argument = format!("--{key}={}", shell_value(value)?);
     let flag = format!("--{key}=");
-    let words = words(text);
+    let commands = command_range(text);
+    let words: Vec<_> = words(&text[commands.clone()])
+        .into_iter()
+        .map(|(start, end)| (commands.start + start, commands.start + end))
+        .collect();
     let last = words.iter().rev().find(|(start, _)| text[*start..].starts_with(&flag));
     if let Some(&(start, end)) = last {
-        return Some(format!("{}{argument}{}", &text[..start], &text[end..]));
+        let rewritten = format!("{}{argument}{}", &text[..start], &text[end..]);
+        if holds(&rewritten, &[(key, value.clone())]) {
+            return Some(rewritten);
+        }
     }
     let is_script = |(start, end): &(usize, usize)| text[*start..*end].ends_with(".py");
-    let script = words.iter().position(is_script)?;
-    let is_argument = |(start, end): &(usize, usize)| text[*start..].starts_with("--") || is_script(&(*start, *end));
-    let end = words[script..].iter().take_while(|word| is_argument(word)).last()?.1;
+    let is_train_py = |(start, end): &(usize, usize)| text[*start..*end].ends_with("train.py");
+    let is_argument = |word: &(usize, usize)| text[word.0..].starts_with("--") || is_script(word);
+    let first = words.iter().position(is_train_py).or_else(|| words.iter().position(is_argument))?;
+    let end = words[first..].iter().take_while(|word| is_argument(word)).last()?.1;
     Some(format!("{} {argument}{}", &text[..end], &text[end..]))
 }
 
@@ -189,6 +197,16 @@ mod tests {
             &[("n_layer", Value::Int(4))],
             "python train.py --out_dir='a b' --n_layer=4 | tee log",
         );
+        let eight = [("batch_size", Value::Int(8))];
+        check("--n_layer=6", &eight, "--n_layer=6 --batch_size=8");
+        check("!uv run nanoGPT/train.py  # first", &eight, "!uv run nanoGPT/train.py --batch_size=8  # first");
+        // The config sets the key after the argument.
+        for command in ["", "python train.py "] {
+            let config = format!("{command}--batch_size=64 config/train_gpt2.py");
+            check(&config, &eight, &format!("{config} --batch_size=8"));
+        }
+        let below = "\n\n# train.py\nbatch_size = 4\n";
+        check(&format!("python train.py a.py{below}"), &eight, &format!("python train.py a.py --batch_size=8{below}"));
     }
 
     #[test]

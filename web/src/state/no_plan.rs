@@ -54,7 +54,13 @@ impl NoPlan {
                 let headline = why.map_or_else(|| t(text::NOTHING_READ).to_owned(), |why| say(&text::no_plan_as(why)));
                 return no(headline, t(text::NOTHING_READ_DETAIL).to_owned());
             }
-            Reading::Foreign => return no(t(text::NOTHING_READ).to_owned(), t(text::NOTHING_READ_DETAIL).to_owned()),
+            Reading::Foreign => {
+                let is_full_width = |message: &String| message.contains(t(text::FULL_WIDTH));
+                let described = |problem| place(problem) + &say(&problem.message);
+                let detail = settings.problems.as_slice().iter().map(described).find(is_full_width);
+                let detail = detail.unwrap_or_else(|| t(text::NOTHING_READ_DETAIL).to_owned());
+                return no(t(text::NOTHING_READ).to_owned(), detail);
+            }
             Reading::OutOfMemory => {
                 return no(t(text::OUT_OF_MEMORY_READ).to_owned(), t(text::FOREIGN_OUT_OF_MEMORY).to_owned());
             }
@@ -132,6 +138,13 @@ mod tests {
         let found = no_plan("python train.py config/mine.py --batch_size=4");
         assert_eq!(found.headline, "No plan: config/mine.py was not read");
         assert_eq!(found.unread.as_deref(), Some("config/mine.py"));
+    }
+
+    #[test]
+    fn full_width_assignment_is_located() {
+        let found = no_plan("batch_size\u{ff1d}64\n");
+        assert_eq!(found.headline, "No plan: no settings found");
+        assert!(found.detail.starts_with("1:11: a full-width character"), "{}", found.detail);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use headroom_planner::{
     link::{self, PIN},
-    nanogpt::{Format, Value, recognize, without_own_comments},
+    nanogpt::{Format, Value, names_launcher, recognize, without_own_comments},
     session::Options,
 };
 
@@ -109,7 +109,7 @@ impl Session {
     }
 
     /// Sets a new text. JSON that describes a run becomes its config, with its GPU if it names one. A command's
-    /// torchrun sets the number of processes; a text without one resets it.
+    /// launcher sets the number of processes; a text without one resets it.
     pub fn set_text(&mut self, text: String) {
         let text = match recognize(&text) {
             Some(Format::Settings(config)) => config,
@@ -155,10 +155,9 @@ impl Session {
     }
 }
 
-/// The number of processes that a command starts. Only PyTorch's launchers set it, so other texts are not parsed.
+/// The number of processes that a command starts. Only launchers set it, so other texts are not parsed.
 fn processes(text: &str) -> Option<u64> {
-    let has_launcher = text.contains("torchrun") || text.contains("torch.distributed");
-    has_launcher.then(|| parse(text).world_size).flatten()
+    names_launcher(text).then(|| parse(text).world_size).flatten()
 }
 
 #[cfg(test)]

@@ -74,7 +74,10 @@ fn split<'a>(text: &'a str, say: &mut ArgumentProblems<'_>) -> Option<(&'a str, 
         return None;
     };
     let Some(key) = flag.strip_prefix("--") else {
-        say.error(text::NO_DASHES, Some(text::verbatim(format!("--{}", say.text))));
+        say.error(
+            text::NO_DASHES,
+            Some(text::verbatim(format!("--{}", say.text.trim_start_matches(['-', '\u{2013}', '\u{2014}'])))),
+        );
         return defaults::find(flag).map(|_| (flag, val));
     };
     if val.contains('=') {

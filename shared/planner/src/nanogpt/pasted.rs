@@ -1,6 +1,8 @@
 //! Classification of pasted text: a config, the command that started a run, or the output of a run. Extracts nanoGPT's
 //! arguments from it.
 
+use std::ops::Range;
+
 use headroom_text::{self as text, decimal};
 use serde::Serialize;
 
@@ -9,6 +11,10 @@ use super::lines::lines;
 use super::problem::{Problem, Problems, Severity};
 use super::value::Value;
 use super::{Format, MAX_SOURCE_BYTES, MAX_SOURCES, Settings, Source, below, read, recognize, shortened, words};
+pub use command::names_launcher;
+use command::{Program, command, commands};
+
+mod command;
 
 /// Kind of a pasted text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -34,7 +40,9 @@ pub struct PastedConfig {
     pub kind: PastedKind,
     /// Arguments of nanoGPT, in order.
     pub sources: Vec<Source>,
-    /// Total number of processes, if a command starts them with torchrun: processes per node times nodes.
+    /// Words of a command up to `train.py`, such as `uv`, `run` and `nanoGPT/train.py`. Empty without a script.
+    pub launch: Vec<String>,
+    /// Total number of processes, if a command starts them with a launcher: processes per node times nodes.
     pub world_size: Option<u64>,
     /// Number of parameters that a log prints, in millions.
     pub parameters: Option<String>,
@@ -45,7 +53,7 @@ pub struct PastedConfig {
 impl PastedConfig {
     fn empty() -> Self {
         let (kind, problems) = (PastedKind::Config, Problems::default());
-        Self { kind, sources: vec![], world_size: None, parameters: None, problems }
+        Self { kind, sources: vec![], launch: vec![], world_size: None, parameters: None, problems }
     }
 
     /// Reads the sources; the problems of this text come first.
@@ -82,8 +90,7 @@ pub fn from_pasted_text(name: &str, text: &str) -> PastedConfig {
             log(text, &mut pasted);
             return pasted;
         }
-        let start = lines(text).find(|(_, line)| !matches!(line.trim_start().as_bytes(), [] | [b'#' | b'`', ..]));
-        let start = start.map_or(text.len(), |(at, _)| at);
+        let start = start_of_command(text);
         match command(&text[start..], &mut pasted) {
             Some(program @ (Program::Training | Program::Arguments)) => {
                 pasted.kind = PastedKind::Command;
@@ -143,6 +150,19 @@ pub fn from_pasted_text(name: &str, text: &str) -> PastedConfig {
     pasted
 }
 
+/// Offset of the first line that is neither a comment, a Markdown fence nor a notebook's cell magic.
+fn start_of_command(text: &str) -> usize {
+    let is_above = |line: &str| matches!(line.trim_start().as_bytes(), [] | [b'#' | b'`', ..] | [b'%', b'%', ..]);
+    lines(text).find(|(_, line)| !is_above(line)).map_or(text.len(), |(at, _)| at)
+}
+
+/// Returns the byte range of the commands at the start of a text, below its comments.
+#[must_use]
+pub fn command_range(text: &str) -> Range<usize> {
+    let start = start_of_command(text);
+    start..text.len().min(start + commands(&text[start..]).1)
+}
+
 /// Start of a comment above a command that gives the vocabulary size of the data set. nanoGPT has no argument for it.
 pub const VOCABULARY_COMMENT: &str = "# headroom (data): vocab_size = ";
 
@@ -165,8 +185,6 @@ pub const AFTER_CONFIG: [&str; 10] = [
 
 /// Maximum number of lines at the start of a log that are searched for the command.
 const MAX_LINES_BEFORE: usize = 50;
-/// Maximum length of a command in characters. The bound stops an unclosed quote from making the whole text one word.
-const MAX_COMMAND_CHARS: usize = 64 * 1024;
 
 fn log(text: &str, pasted: &mut PastedConfig) {
     // The config whose text is being printed, and its start.
@@ -240,64 +258,6 @@ fn add(pasted: &mut PastedConfig, source: Source) {
     }
 }
 
-/// Python program that a command starts.
-enum Program {
-    /// nanoGPT's `train.py`.
-    Training,
-    /// None: there are only arguments.
-    Arguments,
-    /// Another one, with the name of its file.
-    Other(String),
-}
-
-/// Reads the command at the start of `text`. Returns the program that it starts. Of several programs, a training run is
-/// the one that counts.
-fn command(text: &str, pasted: &mut PastedConfig) -> Option<Program> {
-    let mut other = None;
-    let mut found = None;
-    for words in commands(text).0 {
-        let basename = |word: &str| word.rsplit(['/', '\\']).next().unwrap_or_default().to_owned();
-        let is_launcher = |word: &String| {
-            let base = basename(word);
-            base.starts_with("python") || base.starts_with("torchrun") || word.starts_with("torch.distributed")
-        };
-        let launcher = words.iter().position(is_launcher);
-        let script = words.iter().position(|word| word.ends_with(".py"));
-        let (launch, arguments) = match (launcher, script) {
-            (Some(first), Some(script)) if first < script => words.split_at(script + 1),
-            (_, Some(0)) if basename(&words[0]) == "train.py" => words.split_at(1),
-            _ if words.first().is_some_and(|word| word.starts_with("--") && word.contains('=')) => words.split_at(0),
-            _ => continue,
-        };
-        if found.is_some() {
-            if launch.last().is_some_and(|script| basename(script) == "train.py") {
-                warn_of_command(&words.join(" "), pasted);
-            }
-            continue;
-        }
-        if launch.iter().any(|word| basename(word).starts_with("torchrun") || word.starts_with("torch.distributed")) {
-            pasted.world_size = world_size(launch, &mut pasted.problems);
-        }
-        if let Some(script) = launch.last().map(|script| basename(script)).filter(|script| script != "train.py") {
-            other.get_or_insert(Program::Other(script));
-            continue;
-        }
-        let mut words = arguments.iter().take(MAX_SOURCES + 1).peekable();
-        while let Some(word) = words.next() {
-            let is_flag = word.starts_with("--") && !word.contains('=');
-            let apart = if is_flag { words.next_if(|next| is_value(next)) } else { None };
-            let is_file = !word.contains('=') && !word.starts_with('-') && decimal::parse(word).is_none();
-            pasted.sources.push(match apart {
-                Some(value) => Source::Override { text: format!("{word} {value}") },
-                None if is_file => Source::Named { name: word.clone() },
-                None => Source::Override { text: word.clone() },
-            });
-        }
-        found = Some(if launch.is_empty() { Program::Arguments } else { Program::Training });
-    }
-    found.or(other)
-}
-
 /// Adds a warning if the lines below a command start another training run.
 fn warn_of_commands(below: &str, pasted: &mut PastedConfig) {
     for (at, line) in lines(below).filter(|(_, line)| line.contains("train.py")) {
@@ -327,110 +287,6 @@ fn refuse_vocabulary(pasted: &mut PastedConfig) {
         let (severity, source) = (Severity::Error, shortened(text));
         pasted.problems.push(Problem { severity, source, line: 0, column: 0, message, hint });
     }
-}
-
-/// Returns whether a word is the value of the flag before it, where nanoGPT's form is `--key=value`.
-fn is_value(word: &str) -> bool {
-    !word.starts_with("--") && !word.contains('=') && !word.ends_with(".py")
-}
-
-/// Returns torchrun's processes per node times nodes. Returns `None` and adds a problem if the number depends on the
-/// machine.
-fn world_size(launch: &[String], problems: &mut Problems) -> Option<u64> {
-    let mut product = Some(1_u64);
-    for (i, word) in launch.iter().enumerate() {
-        let (flag, value) = match word.split_once('=') {
-            Some((flag, value)) => (flag, value),
-            None => (word.as_str(), launch.get(i + 1).map_or("", String::as_str)),
-        };
-        let flag = flag.trim_start_matches('-').replace('-', "_");
-        if !word.starts_with('-') || !matches!(flag.as_str(), "nproc_per_node" | "nnodes") {
-            continue;
-        }
-        // The number of nodes may be a range `min:max`.
-        let (least, most) = value.split_once(':').unwrap_or((value, value));
-        match least.parse::<u64>() {
-            Ok(n) if n > 0 && least == most => product = product.and_then(|p| p.checked_mul(n)),
-            _ => {
-                problems.push(Problem {
-                    severity: Severity::Warning,
-                    source: shortened(word),
-                    line: 0,
-                    column: 0,
-                    message: text::processes_unknown(shortened(value)),
-                    hint: Some(text::write_a_number(flag.as_str())),
-                });
-                product = None;
-            }
-        }
-    }
-    product
-}
-
-/// Splits the commands on the first line of `text` into words. Returns them with their length in bytes. A backslash
-/// continues the line, and so does an argument at the start of the next one. Shell quotes are respected; `|`, `&`, `;`,
-/// `<`, `>` and `#` end a command.
-fn commands(text: &str) -> (Vec<Vec<String>>, usize) {
-    let mut all = vec![];
-    let mut words: Vec<String> = vec![];
-    let mut word: Option<String> = None;
-    let mut chars = text.chars().take(MAX_COMMAND_CHARS).peekable();
-    let mut quote = None;
-    let mut length = 0;
-    while let Some(c) = chars.next() {
-        length += c.len_utf8();
-        match (c, quote) {
-            ('\\', None | Some('"')) => match chars.peek().copied() {
-                Some('\r' | '\n') => {
-                    // CR LF is a single line break.
-                    let first = chars.next();
-                    let second = chars.next_if(|second| first == Some('\r') && *second == '\n');
-                    length += first.iter().chain(&second).map(|c| c.len_utf8()).sum::<usize>();
-                }
-                // In a Windows path the backslash is kept.
-                Some(next) if next.is_ascii_alphanumeric() || next == '.' => word.get_or_insert_default().push(c),
-                Some(next) => {
-                    word.get_or_insert_default().push(next);
-                    chars.next();
-                    length += next.len_utf8();
-                }
-                None => {}
-            },
-            (c, Some(open)) if c == open => quote = None,
-            (c, Some(_)) => word.get_or_insert_default().push(c),
-            ('\'' | '"', None) => {
-                quote = Some(c);
-                word.get_or_insert_default();
-            }
-            ('\n' | '\r', None) if begins_with_argument(&text[length..]) => words.extend(word.take()),
-            ('\n' | '\r', None) => break,
-            ('#', None) if word.is_none() => break,
-            (' ' | '\t', None) => words.extend(word.take()),
-            ('|' | '&' | ';' | '<' | '>', None) => {
-                // A number before a redirection is a file descriptor.
-                let stream =
-                    matches!(c, '<' | '>') && word.as_ref().is_some_and(|w| w.bytes().all(|b| b.is_ascii_digit()));
-                words.extend(word.take().filter(|_| !stream));
-                all.push(std::mem::take(&mut words));
-            }
-            (c, None) => word.get_or_insert_default().push(c),
-        }
-    }
-    words.extend(word);
-    all.push(words);
-    // A shell prompt that was copied with the command.
-    for words in &mut all {
-        if words.first().is_some_and(|word| matches!(word.as_str(), "$" | "%" | ">" | ">>>")) {
-            words.remove(0);
-        }
-    }
-    (all, length)
-}
-
-/// Returns whether the text after a line break begins with an argument.
-fn begins_with_argument(text: &str) -> bool {
-    let line = text.strip_prefix('\n').unwrap_or(text);
-    line.trim_start_matches([' ', '\t']).starts_with("--")
 }
 
 #[cfg(test)]

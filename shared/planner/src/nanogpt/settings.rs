@@ -130,16 +130,16 @@ impl Settings {
         self.unevaluated.iter().map(|(name, _)| name.as_str()).filter(|name| defaults::decides_memory(name))
     }
 
-    /// Returns the expression of a key that could not be read, for use in a config or a link. Returns [`UNREADABLE`] if
-    /// the expression could have a meaning there.
+    /// Returns the expression of a key that could not be read, for use in a config, a link or a command. `None` if it is
+    /// unknown or could have another meaning there.
     #[must_use]
-    pub fn unreadable_text(&self, key: &str) -> &str {
+    pub fn unreadable_text(&self, key: &str) -> Option<&str> {
         let text = self.unevaluated.get(key).map_or("", |unevaluated| unevaluated.text.as_str());
         let is_context_free =
             text.split(|c: char| c.is_ascii() && !c.is_ascii_alphanumeric() && c != '_').all(|word| {
                 defaults::find(word).is_none() && !self.values.contains_key(word) && !self.unknown.contains_key(word)
             });
-        if is_context_free && !text.is_empty() { text } else { UNREADABLE }
+        (is_context_free && !text.is_empty()).then_some(text)
     }
 
     /// Records that the last value of `key` could not be read. `text` is its expression, or empty if unknown.
@@ -293,7 +293,8 @@ impl Settings {
         for (name, Setting { value, .. }) in readable {
             config.push_str(&format!("{name} = {value}\n"));
         }
-        self.unreadable().fold(config, |config, name| config + &format!("{name} = {}\n", self.unreadable_text(name)))
+        let text = |name| self.unreadable_text(name).unwrap_or(UNREADABLE);
+        self.unreadable().fold(config, |config, name| config + &format!("{name} = {}\n", text(name)))
     }
 
     /// Assigns a key, like a further override at the end of the command line.

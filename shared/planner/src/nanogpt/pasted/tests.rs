@@ -32,6 +32,12 @@ fn python_commands() {
         "cd nanoGPT && python ./train.py config/x.py '--batch_size=64' --n_layer=\"6\" | tee out.log",
         "./train.py config/x.py --batch_size=64 --n_layer=6 # test",
         "```sh\npython train.py config/x.py --batch_size=64 --n_layer=6\n```",
+        "!python train.py config/x.py --batch_size=64 --n_layer=6",
+        "! cd nanoGPT && python train.py config/x.py --batch_size=64 --n_layer=6",
+        "%%bash\npython train.py config/x.py --batch_size=64 --n_layer=6",
+        "%run train.py config/x.py --batch_size=64 --n_layer=6",
+        "uv run train.py config/x.py --batch_size=64 --n_layer=6",
+        "uv run --with torch python train.py config/x.py --batch_size=64 --n_layer=6",
     ] {
         check_command(text, None, &sources);
     }
@@ -41,7 +47,7 @@ fn python_commands() {
 }
 
 #[test]
-fn torchrun_tells_the_number_of_processes() {
+fn launcher_sets_the_number_of_processes() {
     for (text, size) in [
         ("torchrun --standalone --nproc_per_node=4 train.py", Some(4)),
         ("torchrun --nproc-per-node 8 --nnodes 2 --node_rank=0 train.py", Some(16)),
@@ -50,6 +56,11 @@ fn torchrun_tells_the_number_of_processes() {
         ("torchrun train.py", Some(1)),
         ("torchrun --nproc_per_node=gpu train.py", None),
         ("torchrun --nnodes=1:4 --nproc_per_node=8 train.py", None),
+        ("uv run torchrun --nproc_per_node=2 train.py", Some(2)),
+        ("deepspeed --num_gpus=4 --num_nodes 2 train.py", Some(8)),
+        ("deepspeed train.py", None),
+        ("accelerate launch --multi_gpu --num_processes 4 train.py", Some(4)),
+        ("accelerate launch train.py", None),
     ] {
         check_command(text, size, &[]);
     }
