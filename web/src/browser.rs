@@ -318,11 +318,8 @@ pub fn text_address(text: &str) -> String {
     format!("data:text/plain;charset=utf-8,{}", String::from(js_sys::encode_uri_component(text)))
 }
 
-/// Reads the text of a file. Returns `None` if the file is larger than `bytes_max` or unreadable.
-pub async fn file_text(file: web_sys::File, bytes_max: f64) -> Option<String> {
-    if file.size() > bytes_max {
-        return None;
-    }
+/// Reads the text of a file. Returns `None` if the file is unreadable.
+pub async fn file_text(file: web_sys::File) -> Option<String> {
     JsFuture::from(file.text()).await.ok()?.as_string()
 }
 

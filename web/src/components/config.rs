@@ -58,8 +58,11 @@ pub fn ConfigInput(
                     // The address is created on demand and not on every keystroke.
                     <a class="button" id="download-config" data-testid="download-config" href="data:," download="config.py"
                         on:click:target=move |event| {
-                            let address = budget.session.with(|session| browser::text_address(&needs::noted(session)));
-                            event.target().set_href(&address);
+                            budget.session.with(|session| {
+                                let (name, text) = session.to_file();
+                                event.target().set_download(name);
+                                event.target().set_href(&browser::text_address(&text));
+                            });
                         }>{t(text::DOWNLOAD_CONFIG)}</a>
                     <label class="button config__file">
                         <input type="file" id="config-file" class="visually-hidden" accept=".py,.txt,.log,.sh,.json"

@@ -3,6 +3,7 @@
 mod address;
 mod search;
 
+use headroom_text::Text;
 use leptos::prelude::*;
 use web_sys::{DragEvent, File};
 
@@ -86,24 +87,34 @@ pub fn DiagnosePage() -> impl IntoView {
             pasted.config = text::EXAMPLE_CONFIG.to_owned();
         });
     });
+    let notice = RwSignal::new(None::<Text>);
+    let place = move |config: &mut String, name: &str, text: String, is_meant: bool| {
+        let with = with_file(config, name, &text, is_meant);
+        notice.set(with.other_name.map(|named| text::used_as(name, named.as_str())));
+        *config = with.text.unwrap_or(text);
+    };
+    let read = move |text: Result<String, Text>| {
+        notice.set(text.as_ref().err().cloned());
+        text.ok()
+    };
     let dropped = move |event: DragEvent| {
         event.prevent_default();
         let file = event.data_transfer().and_then(|data| data.files()).and_then(|files| files.get(0));
         let unread = answer.with_untracked(|answer| answer.as_ref().and_then(|shown| shown.unread.clone()));
         read_file(file, move |name, text| {
-            let Some(text) = text else { return };
+            let Some(text) = read(text) else { return };
             // A dropped file with the name of the missing config is that config.
             let is_config = unread.is_some_and(|unread| unread.rsplit(['/', '\\']).next() == Some(&name));
             fields.step(|pasted| match is_config {
-                true => pasted.config = with_file(&pasted.config, &name, text, false),
+                true => place(&mut pasted.config, &name, text, false),
                 false => pasted.message = text,
             });
         });
     };
     let opened = Callback::new(move |file| {
         read_file(file, move |name, text| {
-            if let Some(text) = text {
-                fields.step(|pasted| pasted.config = with_file(&pasted.config, &name, text, true));
+            if let Some(text) = read(text) {
+                fields.step(|pasted| place(&mut pasted.config, &name, text, true));
             }
         });
     });
@@ -125,6 +136,7 @@ pub fn DiagnosePage() -> impl IntoView {
                         pasted.place_message();
                     }) />
                 <p class="diagnose__fault" id="config-fault" data-testid="config-fault" role="alert">{words(move || config_fault.get().to_owned())}</p>
+                <p class="diagnose__fault" data-testid="file-notice" role="status">{words(move || notice.get().map_or_else(String::new, |notice| say(&notice)))}</p>
             </section>
             <section class="diagnose__answer" id="answer" tabindex="-1" aria-label=t(text::PAGE_DIAGNOSE) aria-live="polite">
                 {part(move || match answer.get() {

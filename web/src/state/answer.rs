@@ -13,7 +13,7 @@ use headroom_text::{Text, decimal};
 use super::{
     course::{course, failure_column, largest_column},
     parse, read_unchecked,
-    session::Session,
+    session::{ConfigFile, Session},
 };
 
 /// Classification of the text's content.
@@ -74,8 +74,8 @@ pub struct PlannedSession {
     pub has_message: bool,
     /// The parsed settings, with problems and findings.
     pub resolved: ResolvedSession,
-    /// The configs that a command or a log names, in its order. Those of a command include the arguments before the last
-    /// one, which the configs override.
+    /// The configs that a command or a log names, in its order, or the opened file. Those of a command include the
+    /// arguments before the last one, which the configs override.
     pub configs: Vec<Source>,
     /// The words of a command up to its script, and the number of processes that they start.
     pub launch: (Vec<String>, u64),
@@ -135,6 +135,10 @@ impl PlannedSession {
                     pasted.sources
                 }
                 PastedKind::Log => pasted.sources.into_iter().filter(is_config).collect(),
+                PastedKind::Config => {
+                    let file = |file: &ConfigFile| Source::File { name: file.name.clone(), text: file.text.clone() };
+                    session.file.iter().map(file).collect()
+                }
                 _ => vec![],
             },
             launch,

@@ -16,7 +16,7 @@ use super::{
     entry::Faults,
     gpu::GpuDraft,
     no_plan::NoPlan,
-    session::{LinkedSession, Session, with_pin},
+    session::{ConfigFile, LinkedSession, Session, with_pin},
     tensors::ShownMoment,
     verdict::Verdict,
 };
@@ -104,11 +104,19 @@ impl Budget {
         }
     }
 
-    /// Takes a text that was pasted or opened as a file. A link opens its run.
+    /// Takes a pasted text. A link opens its run.
     pub fn take_text(self, text: String) {
         if !self.opens_link(&text) {
             self.faults.clear();
             self.commit(|session| session.set_text(text));
+        }
+    }
+
+    /// Takes a file that was opened or dropped.
+    pub fn take_file(self, file: ConfigFile) {
+        if !self.opens_link(&file.text) {
+            self.faults.clear();
+            self.commit(|session| session.set_file(file));
         }
     }
 

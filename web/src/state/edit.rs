@@ -34,6 +34,13 @@ fn is_convertible(text: &str) -> bool {
     !settings.found_nothing() && settings.problems.first_stop().is_none()
 }
 
+/// The config of a command or a log. `None` if the text is a config already, or not all of it was read.
+pub fn to_config(text: &str) -> Option<String> {
+    let is_other = matches!(parse(text).kind, PastedKind::Command | PastedKind::Log | PastedKind::Words);
+    let is_whole = is_other && is_convertible(text) && read_settings(text).unread.is_empty();
+    is_whole.then(|| as_config(text))
+}
+
 /// Converts a command or a log to a config.
 pub fn as_config(text: &str) -> String {
     read_settings(text).to_config()

@@ -104,23 +104,33 @@ fn place(problem: &Problem) -> String {
     }
 }
 
+/// A text with the content of a file.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WithFile {
+    /// The text. `None` if the file replaces it.
+    pub text: Option<String>,
+    /// The config that the text names, if the file has another name.
+    pub other_name: Option<String>,
+}
+
 /// Inserts the content of a file into a text that names it as an unread config. With `is_meant`, a file of another name
 /// is accepted too, as behind a button that names the config. Otherwise, such a file replaces the text.
-pub fn with_file(text: &str, file_name: &str, file: String, is_meant: bool) -> String {
+pub fn with_file(text: &str, file_name: &str, file: &str, is_meant: bool) -> WithFile {
     let pasted = parse(text);
     let unread = pasted.read().unread;
     let base = |path: &str| path.rsplit(['/', '\\']).next().unwrap_or_default().to_ascii_lowercase();
     let same = unread.iter().find(|unread| base(&unread.name) == base(file_name));
     let Some(UnreadFile { name, statement, .. }) = same.or_else(|| unread.first().filter(|_| is_meant)) else {
-        return file;
+        return WithFile { text: None, other_name: None };
     };
-    match pasted.kind {
+    let text = match pasted.kind {
         // An argument of a command.
-        PastedKind::Command if statement.is_empty() => with_file_below(text, name, &file),
-        PastedKind::Log if statement.is_empty() => with_file_in_log(text, name, &file),
+        PastedKind::Command if statement.is_empty() => with_file_below(text, name, file),
+        PastedKind::Log if statement.is_empty() => with_file_in_log(text, name, file),
         // A config that executes another: Python runs its text at that point.
         _ => text.replacen(statement.as_str(), file.trim_end(), 1),
-    }
+    };
+    WithFile { text: Some(text), other_name: same.is_none().then(|| name.clone()) }
 }
 
 #[cfg(test)]
@@ -167,7 +177,7 @@ mod tests {
             let opened = Session::open(&session.fragment(), None).expect("a link").session;
             assert!(PlannedSession::of(&opened).plan().is_none(), "{}", opened.text);
             // The opened file is what nanoGPT would have printed.
-            let read = with_file(&text, "my_config.py", "batch_size = 4\nblock_size = 512\n".into(), false);
+            let read = with_file(&text, "my_config.py", "batch_size = 4\nblock_size = 512\n", false).text.expect("a name");
             let answer = PlannedSession::of_text(&read);
             let batch_size = if text.ends_with(file) { 4 } else { 8 };
             assert_eq!(
@@ -311,7 +321,9 @@ mod tests {
             ("from config.mine import *  # shared\nn_layer = 6\n", "batch_size = 2"),
         ] {
             let mut session = Session { text: text.into(), ..Session::default() };
-            session.set_text(with_file(text, "MINE.py", "batch_size = 7\n".into(), false));
+            let with = with_file(text, "MINE.py", "batch_size = 7\n", false);
+            assert_eq!(with.other_name, None);
+            session.set_text(with.text.expect("a name"));
             let answer = PlannedSession::of(&session);
             assert_eq!((answer.count("batch_size"), answer.count("n_layer")), (Some(7), Some(6)), "{}", session.text);
             assert!(answer.plan().is_some(), "{}", session.text);
@@ -320,10 +332,11 @@ mod tests {
             assert_eq!(PlannedSession::of(&session).count("batch_size"), Some(2));
         }
         // Another file replaces the text, unless it was opened by the missing file's button.
-        let taken = |is_meant| with_file("python train.py mine.py", "other.py", "batch_size = 7\n".into(), is_meant);
-        assert_eq!(taken(false), "batch_size = 7\n");
-        assert!(taken(true).starts_with("python train.py mine.py"));
-        assert!(PlannedSession::of_text(&taken(true)).plan().is_some());
+        let taken = |is_meant| with_file("python train.py mine.py", "other.py", "batch_size = 7\n", is_meant);
+        assert_eq!(taken(false), WithFile { text: None, other_name: None });
+        let WithFile { text: Some(text), other_name: Some(named) } = taken(true) else { panic!("it was meant") };
+        assert!(named == "mine.py" && text.starts_with("python train.py mine.py"), "{text}");
+        assert!(PlannedSession::of_text(&text).plan().is_some());
     }
 
     #[test]

@@ -2,11 +2,11 @@
 
 use headroom_planner::{
     link::{self, PIN},
-    nanogpt::{Format, Value, names_launcher, recognize, without_own_comments},
+    nanogpt::{Format, PastedKind, Value, names_launcher, recognize, without_own_comments},
     session::Options,
 };
 
-use super::{edit, gpu, parse, presets, read_settings};
+use super::{CONFIG_NAME, edit, gpu, needs, parse, presets, read_settings};
 
 /// A run on a GPU, as entered.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,6 +17,17 @@ pub struct Session {
     pub options: Options,
     /// The run that the comments of fixes in the text describe, as a link's fragment. Empty without one.
     pub comments_for: String,
+    /// The config file that the text came from.
+    pub file: Option<ConfigFile>,
+}
+
+/// A config file that the user opened.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ConfigFile {
+    /// Its name, without a directory.
+    pub name: String,
+    /// Its text.
+    pub text: String,
 }
 
 impl Default for Session {
@@ -66,7 +77,7 @@ pub fn split_pin(fragment: &str) -> (&str, Option<f64>) {
 impl Session {
     /// A session without applied fixes.
     pub fn new(text: String, options: Options) -> Self {
-        Self { text, options, comments_for: String::new() }
+        Self { text, options, comments_for: String::new(), file: None }
     }
 
     /// Opens a URL's fragment; `None` if it is not a Headroom link.
@@ -127,6 +138,23 @@ impl Session {
             self.options.world_size = now.unwrap_or(1);
         }
         self.text = text;
+        self.file = None;
+    }
+
+    /// Sets the text of a file. A config keeps the file's name.
+    pub fn set_file(&mut self, file: ConfigFile) {
+        self.set_text(file.text.clone());
+        let is_config = file.name.ends_with(".py") && parse(&file.text).kind == PastedKind::Config;
+        self.file = Some(file).filter(|_| is_config);
+    }
+
+    /// The name and the text of this run as a config file. A command or a log becomes a config.
+    pub fn to_file(&self) -> (&str, String) {
+        let name = self.file.as_ref().map_or(CONFIG_NAME, |file| &file.name);
+        match edit::to_config(&self.text) {
+            Some(text) => (name, needs::noted(&Self { text, ..self.clone() })),
+            None => (name, needs::noted(self)),
+        }
     }
 
     /// Removes comments that fixes wrote for another run or GPU. Must be called after every change.
@@ -136,8 +164,9 @@ impl Session {
 
     /// Sets a text that is being typed. A comment that is not complete stays.
     pub fn type_text(&mut self, text: String) {
-        let before = self.text.clone();
+        let (before, file) = (self.text.clone(), self.file.take());
         self.set_text(text);
+        self.file = file;
         self.settle_after(Some(&before));
     }
 
@@ -163,6 +192,7 @@ fn processes(text: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::state::{answer::PlannedSession, command::command_line};
 
     #[test]
     fn a_link_opens_to_the_same_values() {
@@ -221,6 +251,27 @@ mod tests {
         let opened = Session::open(&Session::default().fragment(), None).expect("a link");
         assert!(opened.session.is_untouched());
         assert!(!Session { text: "batch_size = 64\n".into(), ..Session::default() }.is_untouched());
+    }
+
+    #[test]
+    fn opened_config_keeps_its_name_until_another_text_replaces_it() {
+        let file = ConfigFile { name: "my_config.py".into(), text: "batch_size = 64\nn_layer = 6\n".into() };
+        let mut session = Session::default();
+        session.set_file(file.clone());
+        session.set_keys(&[("batch_size", Value::Int(8))]);
+        session.type_text(session.text.replace("n_layer = 6\n", ""));
+        assert_eq!(session.to_file(), ("my_config.py", "batch_size = 8\n".to_owned()));
+        let command = command_line(&PlannedSession::of(&session), &session.options);
+        assert_eq!(command, "python train.py my_config.py --batch_size=8 --n_layer=12");
+        session.set_text("n_layer = 6\n".into());
+        assert_eq!(session.to_file(), ("config.py", "n_layer = 6\n".to_owned()));
+        // A file with a command has no name that a command could repeat.
+        for (name, text) in [("run.py", "python train.py --batch_size=8\n"), ("config.txt", "batch_size = 8\n")] {
+            session.set_file(ConfigFile { name: name.into(), text: text.into() });
+            assert_eq!(session.to_file(), ("config.py", "batch_size = 8\n".to_owned()), "{name}");
+        }
+        session.set_text("python train.py mine.py\n".into());
+        assert_eq!(session.to_file().1, session.text, "a file that was not read is not replaced");
     }
 
     #[test]
