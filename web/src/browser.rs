@@ -23,16 +23,21 @@ pub fn fragment() -> String {
 /// Replaces the fragment without a history entry.
 pub fn replace_fragment(fragment: &str) {
     let Ok(history) = window().history() else { return };
-    // The address is relative to the origin, because a <base> element would affect a bare fragment. Browsers limit the
-    // number of calls; after a refusal the next edit updates the address.
-    drop(history.replace_state_with_url(&JsValue::NULL, "", Some(&path_with(fragment))));
+    // Browsers limit the number of calls; after a refusal the next edit updates the address.
+    drop(history.replace_state_with_url(&JsValue::NULL, "", Some(&with_fragment(fragment))));
 }
 
-/// Returns this page's path and query with a fragment, or without one if it is empty.
-fn path_with(fragment: &str) -> String {
-    let location = window().location();
-    let path = location.pathname().unwrap_or_default() + &location.search().unwrap_or_default();
-    if fragment.is_empty() { path } else { format!("{path}#{fragment}") }
+/// Returns this page's address without its fragment. A path alone would not do: `//name/` is the address of a host.
+pub fn page_address() -> String {
+    let mut address = window().location().href().unwrap_or_default();
+    address.truncate(address.find('#').unwrap_or(address.len()));
+    address
+}
+
+/// Returns this page's address with a fragment, or without one if it is empty.
+fn with_fragment(fragment: &str) -> String {
+    let address = page_address();
+    if fragment.is_empty() { address } else { format!("{address}#{fragment}") }
 }
 
 /// Sets the fragment with a history entry.
@@ -42,7 +47,7 @@ pub fn push_fragment(fragment: &str) {
         return;
     }
     let Ok(history) = window().history() else { return };
-    drop(history.push_state_with_url(&JsValue::NULL, "", Some(&path_with(fragment))));
+    drop(history.push_state_with_url(&JsValue::NULL, "", Some(&with_fragment(fragment))));
 }
 
 /// Adds the run to the links to other pages in the header, and the message's figures to that of Diagnose. An empty run
@@ -276,9 +281,9 @@ pub fn language() -> String {
 /// Reloads the page in another language and stores the choice.
 pub fn open_in_language(code: &str) {
     let _ = local_storage().map(|storage| storage.set_item(LANGUAGE_KEY, code));
-    let location = window().location();
-    let path = location.pathname().unwrap_or_default();
-    let _ = location.replace(&format!("{path}?lang={code}{}", fragment()));
+    let address = page_address();
+    let page = address.split('?').next().unwrap_or_default();
+    let _ = window().location().replace(&format!("{page}?lang={code}{}", fragment()));
 }
 
 /// Returns the language in the address as a query with its `?`, for links to other pages. Other parts of the query are

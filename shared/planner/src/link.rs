@@ -384,16 +384,18 @@ fn read_key(config: &mut String, key: &str, value: &str) -> bool {
 }
 
 /// Sets an option. Returns whether the value has a meaning; another one has no effect, except that a `vram` that is not
-/// a size leaves the GPU without memory, so that no GPU's memory is planned instead.
+/// a size becomes the GPU's name, so that no GPU's memory is planned instead.
 fn read_option(options: &mut Options, key: &str, value: &str) -> bool {
     let is_on = matches!(value, "1" | "true" | "True");
     let is_flag = is_on || matches!(value, "0" | "false" | "False");
     let size = parse_size(value).ok();
     match (key, size) {
         ("gpu", _) => value.clone_into(&mut options.gpu),
-        ("vram", _) => {
-            options.vram_bytes = Some(size.unwrap_or(0));
-            return size.is_some();
+        ("vram", Some(_)) => options.vram_bytes = size,
+        // An unknown GPU has no plan, and its field shows the text.
+        ("vram", None) => {
+            value.clone_into(&mut options.gpu);
+            return false;
         }
         ("others", Some(bytes)) => options.other_processes_bytes = bytes,
         ("context", Some(_)) => options.context_bytes = size,

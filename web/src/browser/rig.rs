@@ -12,7 +12,7 @@ use web_sys::{
     ServiceWorkerContainer, ServiceWorkerRegistration,
 };
 
-use super::{listen, local_storage};
+use super::{listen, local_storage, page_address};
 
 const TOKEN_KEY: &str = "headroom.token";
 const NEIGHBOURS_KEY: &str = "headroom.rigs";
@@ -47,9 +47,7 @@ pub fn on_wake(callback: impl FnMut() + 'static) {
 /// Removes the fragment from the address without a history entry, because it contains a one-time pairing code.
 pub fn remove_fragment() {
     let Ok(history) = window().history() else { return };
-    let location = window().location();
-    let path = location.pathname().unwrap_or_default() + &location.search().unwrap_or_default();
-    drop(history.replace_state_with_url(&JsValue::NULL, "", Some(&path)));
+    drop(history.replace_state_with_url(&JsValue::NULL, "", Some(&page_address())));
 }
 
 /// Returns the browser's user agent string.

@@ -5,7 +5,7 @@ use leptos::prelude::*;
 use super::dynamic::words;
 use crate::{
     browser,
-    state::{answer::PlannedSession, budget::Budget, presets::Model},
+    state::{answer::PlannedSession, budget::Budget, gpu, presets::Model},
     text::{self, t},
 };
 
@@ -16,7 +16,7 @@ pub fn RunSummary(
     budget: Budget,
 ) -> impl IntoView {
     let run = budget.ask(run);
-    let gpu = move || budget.session.with(|session| session.options.gpu.clone());
+    let gpu = move || budget.session.with(|session| gpu::field(&session.options));
     view! {
         <button type="button" class="run-summary" id="run-summary" data-testid="run-summary"
             on:click=move |_| browser::scroll_to("run")>
@@ -26,8 +26,11 @@ pub fn RunSummary(
     }
 }
 
-/// Describes the model and the micro-batch.
+/// Describes the model and the micro-batch. Without a plan, they are unknown.
 fn run(answer: &PlannedSession) -> String {
+    if answer.plan().is_none() {
+        return format!("{} ·", t(text::NO_PLAN));
+    }
     let [n_layer, n_head, n_embd] = ["n_layer", "n_head", "n_embd"].map(|key| answer.count(key).unwrap_or(0));
     let model = match Model::of(n_layer, n_head, n_embd) {
         Some(index) => crate::state::presets::MODELS[index].label.to_owned(),

@@ -6,7 +6,7 @@ use leptos::prelude::*;
 
 use headroom_planner::plan::basis::Certainty;
 
-use super::dynamic::{IntoPart, part, some_words, words};
+use super::dynamic::{IntoPart, flag, part, some_words, words};
 use crate::{
     browser,
     components::{
@@ -49,7 +49,7 @@ pub fn VerdictView(
             <VerdictWords budget verdict />
             <ToDiagnose budget />
             // In layouts with the fixes below the form.
-            <button type="button" class="button verdict__fixes" on:click=move |_| browser::scroll_to("fixes-title")>
+            <button type="button" class="button verdict__fixes" disabled=flag(move || !has_plan.get()) on:click=move |_| browser::scroll_to("fixes-title")>
                 {t(text::TO_FIXES)}
             </button>
             <Figures budget />

@@ -30,15 +30,18 @@ const N_NUMBERS: usize = 3;
 #[component]
 pub fn EmbedPage() -> impl IntoView {
     let budget = Budget::new();
+    let host = frame::host();
+    // In a frame no stored values are used, because the host page determines the content.
+    let kept_gpu = if host.is_none() { browser::kept_gpu() } else { None };
     let take_link = move || {
-        // No stored values are used, because the host page determines the content.
         if let Some(opened) = Session::open(&browser::fragment(), None) {
             budget.open(opened);
         }
     };
+    budget.edit(|session| session.prefer_gpu(kept_gpu.as_deref()));
     take_link();
     browser::on_history_step(take_link);
-    match frame::host() {
+    match host {
         Some(host) => view! { <Embedded budget host /> }.into_any(),
         None => view! { <SnippetPage budget /> }.into_any(),
     }

@@ -177,7 +177,8 @@ mod tests {
             let opened = Session::open(&session.fragment(), None).expect("a link").session;
             assert!(PlannedSession::of(&opened).plan().is_none(), "{}", opened.text);
             // The opened file is what nanoGPT would have printed.
-            let read = with_file(&text, "my_config.py", "batch_size = 4\nblock_size = 512\n", false).text.expect("a name");
+            let read =
+                with_file(&text, "my_config.py", "batch_size = 4\nblock_size = 512\n", false).text.expect("a name");
             let answer = PlannedSession::of_text(&read);
             let batch_size = if text.ends_with(file) { 4 } else { 8 };
             assert_eq!(

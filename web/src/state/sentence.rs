@@ -9,15 +9,20 @@ pub fn sentence(message: &Text) -> String {
     if table().begins_with_argument(message) { said } else { capitalized(&said) }
 }
 
+/// German letters outside ASCII that begin words. Unicode's tables would add kilobytes to a page.
+const UMLAUTS: [(char, char); 3] = [('ä', 'Ä'), ('ö', 'Ö'), ('ü', 'Ü')];
+
 fn capitalized(message: &str) -> String {
     let word = message.split(' ').next().unwrap_or_default().trim_end_matches([',', ':', ';']);
     // `nanoGPT` and `torch.compile` are not words; a word may contain an apostrophe.
-    let is_word = word.bytes().all(|c| c.is_ascii_lowercase() || c == b'\'');
+    let is_word =
+        word.chars().all(|c| c.is_ascii_lowercase() || UMLAUTS.iter().any(|(small, _)| *small == c) || c == '\'');
     let is_name = !is_word || CODE.contains(&word);
     let mut chars = message.chars();
     match chars.next() {
-        Some(first) if first.is_ascii_lowercase() && !is_name => {
-            first.to_ascii_uppercase().to_string() + chars.as_str()
+        Some(first) if !is_name => {
+            let umlaut = UMLAUTS.iter().find(|(small, _)| *small == first).map(|(_, capital)| *capital);
+            umlaut.unwrap_or(first.to_ascii_uppercase()).to_string() + chars.as_str()
         }
         _ => message.to_owned(),
     }
@@ -50,6 +55,7 @@ mod tests {
             ("`a` is not evaluated", "`a` is not evaluated"),
             ("nanoGPT's own config is used", "nanoGPT's own config is used"),
             ("没有读取", "没有读取"),
+            ("öffnen Sie die Datei", "Öffnen Sie die Datei"),
             ("", ""),
         ] {
             assert_eq!(capitalized(message), expected);

@@ -48,6 +48,10 @@ const SIZE_DIGITS_MAX: usize = 3;
 fn words(typed: &str) -> Vec<Word> {
     // ASCII only: names have no other letters, and Unicode's tables would add kilobytes to a page.
     let typed = typed.to_ascii_lowercase().replace(',', ".");
+    // A negative number is neither a size nor a part of a name.
+    if typed.trim_start().starts_with('-') {
+        return vec![Word::Name(typed)];
+    }
     let separates = |c: char| c.is_ascii() && !c.is_ascii_alphanumeric() && c != '.';
     let parts = typed.split(separates).filter(|part| !part.is_empty());
     let is_number = |text: &str| {
@@ -117,6 +121,8 @@ mod tests {
         assert_eq!(found.first(), Some(&"GeForce RTX 4070 Ti"));
         assert!(found.contains(&"GeForce RTX 4070 Ti SUPER") && found.iter().all(|name| name.contains("4070 Ti")));
         assert_eq!(names("").len(), devices().len());
-        assert_eq!(names("no such GPU"), Vec::<&str>::new());
+        for nothing in ["no such GPU", "-5", " -24 GB"] {
+            assert_eq!(names(nothing), Vec::<&str>::new(), "{nothing}");
+        }
     }
 }

@@ -44,7 +44,7 @@ pub fn recognize(text: &str) -> Option<Format> {
 
 /// Returns the fragment of a link to a run, from a whole URL or a bare fragment.
 fn fragment(text: &str) -> Option<&str> {
-    let is_address = text.starts_with("http://") || text.starts_with("https://");
+    let is_address = ["http://", "https://", "//"].iter().any(|start| text.starts_with(start));
     let fragment = match text.split_once('#') {
         Some((before, fragment)) if is_address || before.is_empty() => fragment,
         None if !is_address => text,
@@ -169,6 +169,7 @@ mod tests {
             fragment.to_owned(),
             format!("#{fragment}"),
             format!("https://example.org/headroom/?lang=de#{fragment}\n"),
+            format!("//example.org/headroom/#{fragment}"),
             format!("http://127.0.0.1:8420/#{fragment}"),
         ] {
             assert_eq!(recognize(&text), Some(Format::Link(fragment.to_owned())), "{text}");
