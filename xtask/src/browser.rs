@@ -10,8 +10,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Debian's and Ubuntu's packages. libvulkan1 is the loader, mesa-vulkan-drivers has the software driver.
-const DEBIAN_PACKAGES: &[&str] = &["chromium", "chromium-driver", "mesa-vulkan-drivers", "libvulkan1"];
+/// Debian's packages. libvulkan1 is the loader, mesa-vulkan-drivers has the software driver.
+const DEBIAN_PACKAGES: &[&str] = &["chromium-headless-shell", "chromium-driver", "mesa-vulkan-drivers", "libvulkan1"];
 /// The packages for the shaders' tests.
 const VULKAN_PACKAGES: &[&str] = &["mesa-vulkan-drivers", "libvulkan1"];
 const VULKAN_HINT: &str =
@@ -20,14 +20,17 @@ const VULKAN_HINT: &str =
       Fedora          dnf install vulkan-loader mesa-vulkan-drivers
       Arch            pacman -S vulkan-icd-loader vulkan-swrast";
 const INSTALL_HINT: &str = "install Chromium, its chromedriver and Mesa's software Vulkan driver (lavapipe):
-      Debian    apt install chromium chromium-driver mesa-vulkan-drivers
+      Debian    apt install chromium-headless-shell chromium-driver mesa-vulkan-drivers
       Ubuntu    its chromium is a snap; install Google Chrome and the chromedriver of the same version
       Fedora    dnf install chromium chromedriver mesa-vulkan-drivers
       Arch      pacman -S chromium vulkan-swrast
       macOS     brew install --cask chromium chromedriver
     or name them with CHROMIUM and CHROMEDRIVER, or leave these tests out: `cargo xtask test --no-browser`";
 
-const CHROMIUMS: &[&str] = &["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
+/// Names of the browser, the preferred first. The headless shell is Chromium without its window and menus, which
+/// `--headless=new` starts unseen.
+const CHROMIUMS: &[&str] =
+    &["chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
 const VULKAN_LOADER_FOLDERS: &[&str] =
     &["/usr/lib", "/usr/lib64", "/usr/local/lib", "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu"];
 const VULKAN_DRIVER_FOLDERS: &[&str] =
