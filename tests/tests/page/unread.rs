@@ -5,12 +5,14 @@ use std::{fs, path::PathBuf};
 
 const VERDICT: &str = "document.querySelector('#verdict')?.textContent";
 
+const NOTICE: &str = "document.querySelector('#notice p')?.textContent";
+
 async fn says(page: &Page, headline: &str) {
     page.until_says(VERDICT, headline).await;
 }
 
 /// Opens a file by the button that names the missing config.
-async fn open_named(page: &Page, name: &str, text: &str) {
+async fn open_named(page: &Page, name: &str, text: impl AsRef<[u8]>) {
     let file = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
     fs::write(&file, text).expect("a writable folder");
     page.until("the button is there", "document.querySelector('#open-named')").await;
@@ -116,6 +118,21 @@ fn a_config_that_was_not_read_has_no_plan_until_it_is_opened() {
         assert_eq!(page.value::<String>("document.querySelector('#n_layer').value").await, "6");
         assert_eq!(page.value::<String>("document.querySelector('#batch_size').value").await, "4");
         page.until("the button is gone", "!document.querySelector('#open-named')").await;
+    });
+}
+
+#[test]
+fn file_of_another_name_or_kind_is_named() {
+    tell("file_of_another_name_or_kind_is_named", async |page| {
+        page.paste("#config", "python nanoGPT/train.py nanoGPT/config/mine.py").await;
+        says(page, "No plan: nanoGPT/config/mine.py was not read").await;
+        open_named(page, "photo.png", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR").await;
+        page.until_says(NOTICE, "Cannot read photo.png: it is not a text file.").await;
+        says(page, "No plan: nanoGPT/config/mine.py was not read").await;
+        open_named(page, "other.py", "batch_size = 4\n").await;
+        page.until_says(NOTICE, "other.py is used as nanoGPT/config/mine.py.").await;
+        page.click("#copy-command").await;
+        assert_eq!(page.clipboard().await, "python nanoGPT/train.py nanoGPT/config/mine.py");
     });
 }
 

@@ -21,6 +21,7 @@ use crate::{
         fixes::{apply_label, item},
         header::Header,
         long_text::LongText,
+        notice::Notice,
         open_file::{OpenNamed, read_file},
     },
     state::{
@@ -121,6 +122,7 @@ pub fn DiagnosePage() -> impl IntoView {
     let take = Callback::new(move |offer| fields.take(offer));
     view! {
         <Header page=1 leave />
+        <Notice notice />
         <main class="diagnose" on:dragover=|event: DragEvent| event.prevent_default() on:drop=dropped>
             <section class="diagnose__given" aria-label=t(text::PASTE) on:paste=move |_| fields.is_step.set_value(true)>
                 <label for="message">{t(text::PASTE)}</label>
@@ -136,7 +138,6 @@ pub fn DiagnosePage() -> impl IntoView {
                         pasted.place_message();
                     }) />
                 <p class="diagnose__fault" id="config-fault" data-testid="config-fault" role="alert">{words(move || config_fault.get().to_owned())}</p>
-                <p class="diagnose__fault" data-testid="file-notice" role="status">{words(move || notice.get().map_or_else(String::new, |notice| say(&notice)))}</p>
             </section>
             <section class="diagnose__answer" id="answer" tabindex="-1" aria-label=t(text::PAGE_DIAGNOSE) aria-live="polite">
                 {part(move || match answer.get() {

@@ -108,7 +108,7 @@ impl Budget {
     pub fn take_text(self, text: String) {
         if !self.opens_link(&text) {
             self.faults.clear();
-            self.commit(|session| session.set_text(text));
+            self.commit(|session| session.replace_text(text));
         }
     }
 
@@ -116,7 +116,7 @@ impl Budget {
     pub fn take_file(self, file: ConfigFile) {
         if !self.opens_link(&file.text) {
             self.faults.clear();
-            self.commit(|session| session.set_file(file));
+            self.commit(|session| session.open_file(file));
         }
     }
 

@@ -9,7 +9,10 @@ use headroom_planner::{
 };
 use headroom_text::{Part, Separator, Text};
 
-use super::{edit, parse, read_settings, session::Session};
+use super::{
+    edit, parse, read_settings,
+    session::{ConfigFile, Session},
+};
 use crate::text::{self, say, table};
 
 /// The beginning of the comments in every language, by which they are found and replaced.
@@ -110,6 +113,24 @@ pub fn noted(session: &Session) -> String {
 }
 
 impl Session {
+    /// Replaces the text. It gets the comments of changes that are still assumed.
+    pub fn replace_text(&mut self, text: String) {
+        self.set_text(text);
+        self.note();
+    }
+
+    /// Replaces the text by that of a file, with the comments of changes that are still assumed.
+    pub fn open_file(&mut self, file: ConfigFile) {
+        self.set_file(file);
+        self.note();
+    }
+
+    fn note(&mut self) {
+        if !Needs::of_session(self).comments().is_empty() {
+            self.text = noted(self);
+        }
+    }
+
     /// Changes options. A comment in the text names the changes to nanoGPT's code that they require.
     pub fn set_options(&mut self, change: impl FnOnce(&mut Options)) {
         change(&mut self.options);
@@ -158,6 +179,19 @@ mod tests {
         undo(&mut session, CodeChange::ChunkedLoss);
         assert_eq!(session.text, "# mine\nbatch_size = 8\n");
         assert!(Needs::of_session(&session).is_empty());
+    }
+
+    #[test]
+    fn text_that_replaces_another_gets_the_comments_of_assumed_changes() {
+        let mut session = chunked("batch_size = 8\n");
+        session.replace_text("batch_size = 16\n".into());
+        assert_eq!(session.text, format!("{NOTE}batch_size = 16\n"));
+        session.open_file(ConfigFile { name: "mine.py".into(), text: "n_layer = 6\n".into() });
+        assert_eq!(session.to_file(), ("mine.py", format!("{NOTE}n_layer = 6\n")));
+        // A comment of a change that is not assumed stays.
+        let mut session = Session::default();
+        session.replace_text(format!("{NOTE}n_layer = 6\n"));
+        assert_eq!(session.text, format!("{NOTE}n_layer = 6\n"));
     }
 
     #[test]
