@@ -31,7 +31,7 @@ pub mod solving;
 pub mod tensors;
 pub mod verdict;
 
-use std::cell::{OnceCell, RefCell};
+use std::{cell::RefCell, rc::Rc};
 
 use headroom_planner::{
     nanogpt::{PastedConfig, Settings, from_pasted_text},
@@ -43,57 +43,25 @@ pub const CONFIG_NAME: &str = "config.py";
 
 /// Parses a text of a field, which has no file name.
 pub fn parse(text: &str) -> PastedConfig {
-    with_last_read(text, |last| last.pasted.clone())
-}
-
-/// Reads the settings of a text of a field, without a check of their number of parameters.
-pub fn read_unchecked(text: &str) -> Settings {
-    with_last_read(text, |last| last.settings().clone())
-}
-
-/// Reads the settings of a text of a field.
-pub fn read_settings(text: &str) -> Settings {
-    with_last_read(text, |last| last.checked().clone())
-}
-
-/// The text that was read last. One change of a field reads the same text for the answer, the address and the comments,
-/// and a text of several megabytes takes a second.
-struct LastRead {
-    text: String,
-    pasted: PastedConfig,
-    settings: OnceCell<Settings>,
-    checked: OnceCell<Settings>,
-}
-
-impl LastRead {
-    fn settings(&self) -> &Settings {
-        self.settings.get_or_init(|| self.pasted.read())
-    }
-
-    fn checked(&self) -> &Settings {
-        self.checked.get_or_init(|| {
-            let mut settings = self.settings().clone();
-            check_parameters(&mut settings);
-            settings
-        })
-    }
+    from_pasted_text(CONFIG_NAME, text)
 }
 
 thread_local! {
-    static LAST_READ: RefCell<Option<LastRead>> = const { RefCell::new(None) };
+    /// The text of the last call of [`read_settings`], and its settings. An edit reads the same text for its check, the
+    /// comments and the address, and a text of several megabytes takes a second.
+    static LAST_READ: RefCell<Option<(String, Rc<Settings>)>> = const { RefCell::new(None) };
 }
 
-fn with_last_read<T>(text: &str, get: impl FnOnce(&LastRead) -> T) -> T {
-    LAST_READ.with_borrow_mut(|last| {
-        let last = match last.take() {
-            Some(same) if same.text == text => last.insert(same),
-            _ => last.insert(LastRead {
-                text: text.to_owned(),
-                pasted: from_pasted_text(CONFIG_NAME, text),
-                settings: OnceCell::new(),
-                checked: OnceCell::new(),
-            }),
-        };
-        get(last)
+/// Reads the settings of a text of a field.
+pub fn read_settings(text: &str) -> Rc<Settings> {
+    LAST_READ.with_borrow_mut(|last| match last {
+        Some((same, settings)) if same == text => Rc::clone(settings),
+        _ => {
+            let mut settings = parse(text).read();
+            check_parameters(&mut settings);
+            let settings = Rc::new(settings);
+            *last = Some((text.to_owned(), Rc::clone(&settings)));
+            settings
+        }
     })
 }

@@ -12,7 +12,7 @@ use headroom_text::{Text, decimal};
 
 use super::{
     course::{course, failure_column, largest_column},
-    parse, read_unchecked,
+    parse,
     session::{ConfigFile, Session},
 };
 
@@ -35,7 +35,8 @@ const MESSAGES: [&str; 2] = ["CUDA out of memory", "CUDA error: out of memory"];
 impl Reading {
     /// Classifies a text.
     pub fn of_text(text: &str) -> Self {
-        Self::of(text, parse(text).kind, &read_unchecked(text))
+        let pasted = parse(text);
+        Self::of(text, pasted.kind, &pasted.read())
     }
 
     fn of(text: &str, kind: PastedKind, settings: &Settings) -> Self {
@@ -113,7 +114,7 @@ impl PlannedSession {
     /// Does the same as [`PlannedSession::of`], but keeps the plan drawn by `before` if the session has no plan.
     pub fn after(session: &Session, before: Option<&Self>) -> Self {
         let mut pasted = parse(&session.text);
-        let mut resolved = resolve_settings(read_unchecked(&session.text), &session.options);
+        let mut resolved = resolve_settings(pasted.read(), &session.options);
         let reading = Reading::of(&session.text, pasted.kind, &resolved.settings);
         // If the text sets nothing, the plan would describe train.py's defaults, which the user did not request.
         let is_run = matches!(reading, Reading::Run | Reading::Empty);

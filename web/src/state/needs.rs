@@ -10,7 +10,7 @@ use headroom_planner::{
 use headroom_text::{Part, Separator, Text};
 
 use super::{
-    edit, parse, read_settings,
+    edit, parse,
     session::{ConfigFile, Session},
 };
 use crate::text::{self, say, table};
@@ -45,8 +45,11 @@ impl Needs {
 
     /// The needs of a session's run; none if the session is not a valid run.
     pub fn of_session(session: &Session) -> Self {
-        let settings = read_settings(&session.text);
-        resolve_settings(settings, &session.options).request.as_ref().map(Self::of).unwrap_or_default()
+        resolve_settings(parse(&session.text).read(), &session.options)
+            .request
+            .as_ref()
+            .map(Self::of)
+            .unwrap_or_default()
     }
 
     /// Returns whether nanoGPT runs the plan as it is.
@@ -126,7 +129,8 @@ impl Session {
     }
 
     fn note(&mut self) {
-        if !Needs::of_session(self).comments().is_empty() {
+        let assumed = Self::new(String::new(), self.options.clone());
+        if !Needs::of_session(&assumed).comments().is_empty() {
             self.text = noted(self);
         }
     }
@@ -159,6 +163,7 @@ pub fn undo_vocabulary(session: &mut Session) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::state::read_settings;
     use headroom_planner::train_config::CrossEntropy;
 
     fn chunked(text: &str) -> Session {
