@@ -5,6 +5,9 @@
 
 #[path = "runs/delete.rs"]
 mod delete;
+#[cfg(unix)]
+#[path = "runs/denied.rs"]
+mod denied;
 #[path = "runs/list.rs"]
 mod list;
 #[cfg(unix)]
@@ -401,7 +404,9 @@ fn a_history_of_a_later_version_is_left_alone() {
     let before = fs::read(rig.path("history.sqlite")).expect("the file");
     for args in [&[][..], &["show", "3f2a"], &["delete", "3f2a"], &["backup", "copy"]] {
         let said = rig.refused(args, 3);
-        assert!(said.starts_with("headroom: history cannot be used: a newer headroom wrote it"), "{said}");
+        let path = rig.path("history.sqlite");
+        let expected = format!("headroom: cannot open the history {}: a newer headroom wrote it", path.display());
+        assert!(said.starts_with(&expected), "{said}");
     }
     assert!(fs::read(rig.path("history.sqlite")).expect("the file") == before, "it was changed");
 }

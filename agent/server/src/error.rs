@@ -320,7 +320,9 @@ impl From<store::Error> for ApiError {
             store::Error::HasEnded(_) => (StatusCode::CONFLICT, ErrorCode::HasEnded),
             store::Error::NotOurs(_) => (StatusCode::CONFLICT, ErrorCode::NotOurs),
             store::Error::QueueFull(_) => (StatusCode::CONFLICT, ErrorCode::QueueFull),
-            store::Error::Unusable(_) => (StatusCode::SERVICE_UNAVAILABLE, ErrorCode::History),
+            store::Error::Unusable(_) | store::Error::Denied(_) => {
+                (StatusCode::SERVICE_UNAVAILABLE, ErrorCode::History)
+            }
         };
         Self { status, code, message }
     }

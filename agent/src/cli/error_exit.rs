@@ -115,10 +115,11 @@ fn of_runs(error: &runs::Error) -> Exit {
         runs::Error::Folder(error) => of_folder(error),
         runs::Error::NoHistory(_)
         | runs::Error::Write { .. }
-        | runs::Error::History(store::Error::Unusable(_))
-        | runs::Error::Backup(BackupError::Write { .. } | BackupError::History(store::Error::Unusable(_))) => {
-            Exit::InputOutput
-        }
+        | runs::Error::Open { .. }
+        | runs::Error::History(store::Error::Unusable(_) | store::Error::Denied(_))
+        | runs::Error::Backup(
+            BackupError::Write { .. } | BackupError::History(store::Error::Unusable(_) | store::Error::Denied(_)),
+        ) => Exit::InputOutput,
         _ => Exit::Failure,
     }
 }

@@ -13,6 +13,7 @@ use std::{
 };
 
 use headroom_protocol::{metric::Group, run::Run};
+use headroom_text::Text;
 use serde::Serialize;
 use thiserror::Error;
 
@@ -36,6 +37,13 @@ const SCHEMA: u32 = 1;
 /// Limit of listed runs.
 const RUNS_MAX: usize = 10_000;
 
+/// Hint for a history that cannot be used.
+const DAMAGED_HINT: &str =
+    "`headroom serve` sets a damaged file aside, and begins a new one with what can be read of it";
+/// Hint for a history that the system denies.
+const DENIED_HINT: &str = "also to read, SQLite writes a log to the folder: run this as the folder's owner, or name a \
+                           copy of the folder with --data-dir";
+
 /// Why the command failed.
 #[derive(Debug, Error)]
 pub enum Error {
@@ -45,6 +53,16 @@ pub enum Error {
     /// The named directory does not exist.
     #[error("there is no history in {}: there is no such folder", .0.display())]
     NoHistory(PathBuf),
+    /// The history cannot be opened.
+    #[error("cannot open the history {}: {why}", file.display())]
+    Open {
+        /// Path of the history file.
+        file: PathBuf,
+        /// The cause.
+        why: Text,
+        /// Whether the system denies access.
+        is_denied: bool,
+    },
     /// The history cannot be used.
     #[error(transparent)]
     History(#[from] store::Error),
@@ -95,11 +113,10 @@ impl Error {
                 | store::Error::HasEnded(_)
                 | store::Error::NotOurs(_)
                 | store::Error::QueueFull(_) => None,
-                store::Error::Unusable(_) => Some(
-                    "`headroom serve` sets a damaged file aside, and begins a new one with what can be read of it"
-                        .to_owned(),
-                ),
+                store::Error::Unusable(_) => Some(DAMAGED_HINT.to_owned()),
+                store::Error::Denied(_) => Some(DENIED_HINT.to_owned()),
             },
+            Self::Open { is_denied, .. } => Some(if *is_denied { DENIED_HINT } else { DAMAGED_HINT }.to_owned()),
             Self::Backup(BackupError::Exists(_)) => Some("give another name, or move the file away".to_owned()),
             Self::Exists(_) => Some("--force replaces it".to_owned()),
             Self::NoGpu { .. } => {
@@ -139,11 +156,20 @@ impl Request {
     /// Archive of the named data directory. A missing directory is not created, as a query must leave nothing behind.
     fn archive(&self) -> Result<Archive, Error> {
         let folder = folders::named(self.data_dir.as_deref())?;
-        if self.data_dir.is_some() && !folder.is_dir() {
+        let is_missing = match folder.metadata() {
+            Ok(metadata) => !metadata.is_dir(),
+            Err(error) => error.kind() != io::ErrorKind::PermissionDenied,
+        };
+        if self.data_dir.is_some() && is_missing {
             return Err(Error::NoHistory(folder));
         }
         continued::all(&folder);
         let archive = Archive::new(&folder);
+        archive.check().map_err(|error| match error {
+            store::Error::Unusable(why) => Error::Open { file: archive.path(), why, is_denied: false },
+            store::Error::Denied(why) => Error::Open { file: archive.path(), why, is_denied: true },
+            error => Error::History(error),
+        })?;
         // Printed until the damaged file is gone, as it may contain the requested data.
         let said = archive.set_aside().ok().flatten().and_then(|what| set_aside::said(&what));
         if let Some(said) = said {

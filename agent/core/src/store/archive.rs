@@ -4,7 +4,10 @@
 
 mod run_queue;
 
-use std::{path::Path, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use headroom_protocol::{
     Telemetry,
@@ -67,6 +70,19 @@ impl Archive {
     /// Creates an archive that reports damage to the writer thread.
     pub(super) fn beside(file: HistoryFile, queue: Arc<Queue>) -> Self {
         Self { file, queue: Some(queue) }
+    }
+
+    /// Returns the path of the history file.
+    pub fn path(&self) -> PathBuf {
+        self.file.path()
+    }
+
+    /// Checks that the file can be opened, if there is one.
+    ///
+    /// # Errors
+    /// It cannot be opened.
+    pub fn check(&self) -> Result<(), Error> {
+        self.ask((), |_| Ok(()))
     }
 
     /// Returns whether history is readable, and the size of its file.
@@ -345,7 +361,10 @@ impl Archive {
         if let (FileUnusable::Damaged(_), Some(queue)) = (trouble, &self.queue) {
             queue.suspect();
         }
-        Error::Unusable(trouble.text())
+        match self.file.denied().filter(|_| trouble.may_be_denied()) {
+            Some(error) => Error::Denied(text::as_is(error.to_string())),
+            None => Error::Unusable(trouble.text()),
+        }
     }
 }
 

@@ -27,6 +27,8 @@ pub enum Error {
     Changed,
     /// The file cannot be read or written.
     Unusable(Text),
+    /// The system denies access to the file or to its directory.
+    Denied(Text),
 }
 
 impl Error {
@@ -43,7 +45,7 @@ impl Error {
             Self::QueueFull(n) => text::queue_full(*n),
             Self::NoAlert(event) => text::no_such_alert(*event),
             Self::Changed => text::as_is("the settings were changed elsewhere meanwhile"),
-            Self::Unusable(why) => text::history_unusable(why.clone()),
+            Self::Unusable(why) | Self::Denied(why) => text::history_unusable(why.clone()),
         }
     }
 }
@@ -99,6 +101,18 @@ impl From<rusqlite::Error> for FileUnusable {
 }
 
 impl FileUnusable {
+    /// Whether missing permissions may be the cause.
+    pub fn may_be_denied(&self) -> bool {
+        match self {
+            Self::System { .. } => true,
+            Self::Sqlite(error) => matches!(
+                error.sqlite_error_code(),
+                Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly | ErrorCode::PermissionDenied)
+            ),
+            Self::Newer { .. } | Self::Damaged(_) | Self::Busy => false,
+        }
+    }
+
     /// Returns a conversion from an error of `what`.
     pub fn system(what: &'static str) -> impl FnOnce(io::Error) -> Self {
         move |error| Self::System { what, error }

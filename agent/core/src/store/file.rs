@@ -155,6 +155,19 @@ impl HistoryFile {
         Ok(Some(connection))
     }
 
+    /// Returns the system's error if it denies access to the file or to its directory. SQLite writes its log to the
+    /// directory, also to read.
+    pub fn denied(&self) -> Option<io::Error> {
+        #[cfg(unix)]
+        {
+            use rustix::fs::{Access, access};
+            let checked = access(self.path(), Access::READ_OK).and_then(|()| access(&self.folder, Access::WRITE_OK));
+            checked.err().map(io::Error::from)
+        }
+        #[cfg(not(unix))]
+        fs::metadata(self.path()).err()
+    }
+
     fn lock(&self) -> Result<Option<fs::File>, FileUnusable> {
         let file = private_file()
             .open(self.folder.join(LOCK_NAME))
