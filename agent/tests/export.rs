@@ -170,10 +170,10 @@ fn nothing_is_overwritten_and_errors_say_what_to_do() {
     fs::create_dir(dir.path().join("empty")).expect("a folder");
     let (source, out) = (path("source.safetensors"), out.display().to_string());
     for (args, status, says, hint) in [
-        (&["--ckpt", &source, "--out", &out][..], 1, "is there already", "nothing is overwritten"),
+        (&["--ckpt", &source, "--out", &out][..], 1, "it exists already", "nothing is overwritten"),
         (&["--ckpt", &path("cut.safetensors"), "--out", &path("x")], 1, "ends at byte", "download or copy"),
         (&["--ckpt", &path("empty"), "--out", &path("x")], 3, "has neither ckpt.safetensors nor", "out_dir"),
-        (&["--ckpt", &path("gone"), "--out", &path("x")], 3, "cannot be read", ""),
+        (&["--ckpt", &path("gone"), "--out", &path("x")], 3, "cannot read ", ""),
         (&["--ckpt", &source], 2, "--out needs a value", "--out FOLDER"),
         (&["--out", &out], 2, "--ckpt needs a value", "--ckpt FOLDER"),
         (&["--ckpt", &source, "--out", &out, "--format", "pt"], 2, "is not one of hf, nanogpt, ckpt.pt", ""),

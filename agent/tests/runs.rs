@@ -316,7 +316,7 @@ fn a_copy_is_a_history_of_its_own() {
     assert_eq!(rig.json(&["--json", "--data-dir", folder]), rig.json(&["--json"]));
     rig.exits(&["backup", "copy.sqlite"], 0);
     let again = rig.refused(&["backup", "copy.sqlite"], 1);
-    assert!(again.starts_with("headroom: copy.sqlite is there already\n"), "{again}");
+    assert!(again.starts_with("headroom: cannot write copy.sqlite: it exists already\n"), "{again}");
     let nowhere = rig.refused(&["backup", "none/copy.sqlite"], 3);
     assert!(nowhere.starts_with("headroom: cannot write none/copy.sqlite: "), "{nowhere}");
 }

@@ -74,7 +74,7 @@ fn path_of_a_missing_config_has_no_plan() {
             let stderr = text(&output.stderr);
             assert_eq!(output.status.code(), Some(3), "{args:?}: {stderr}");
             assert!(output.stdout.is_empty(), "{args:?}: {}", text(&output.stdout));
-            assert!(stderr.starts_with(&format!("headroom: {path}: ")), "{stderr}");
+            assert!(stderr.starts_with(&format!("headroom: cannot read {path}: ")), "{stderr}");
         }
     }
     // A link in the folder itself is not ignored either.

@@ -321,7 +321,7 @@ fn a_signal_ends_the_wait_for_what_a_command_left_and_not_its_output() {
 fn unusable_config_is_refused_before_the_command_starts() {
     for (config, said, status) in [
         ("/dev/zero", "headroom: cannot read /dev/zero: it is longer than 5 MB\n\nhint: ", 2),
-        ("/", "headroom: /: Is a directory", 3),
+        ("/", "headroom: cannot read /: Is a directory", 3),
     ] {
         let history = history();
         let output = watch(&history, &["--config", config], &["echo", "out"]).output().expect("headroom runs");

@@ -101,8 +101,11 @@ fn take_word(request: &mut Request, word: Word) -> Result<(), UsageError> {
 }
 
 fn read_text(path: &OsStr) -> Result<String, plan::Error> {
-    let text = if path == "-" { text_of(io::stdin().lock()) } else { File::open(path).and_then(text_of) };
-    text.map_err(|error| plan::Error::Unreadable { name: path.to_string_lossy().into_owned(), error })
+    let (text, name) = match path == "-" {
+        true => (text_of(io::stdin().lock()), "standard input".into()),
+        false => (File::open(path).and_then(text_of), path.to_string_lossy()),
+    };
+    text.map_err(|error| plan::Error::Unreadable { name: name.into_owned(), error })
 }
 
 /// Reads a text. Binary data is refused by its beginning, before the rest takes memory.

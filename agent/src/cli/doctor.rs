@@ -47,7 +47,7 @@ pub enum Error {
     #[error("cannot start reading: {0}")]
     Start(io::Error),
     /// The findings cannot be written as JSON.
-    #[error("the findings cannot be written as JSON: {0}")]
+    #[error("cannot write the findings as JSON: {0}")]
     Json(#[from] serde_json::Error),
 }
 

@@ -40,7 +40,7 @@ pub enum Error {
     #[error(transparent)]
     Tokenizer(#[from] TokenizerError),
     /// The output directory already has a model.
-    #[error("{} is there already", .file.display())]
+    #[error("cannot write {}: it exists already", .file.display())]
     Exists {
         /// Path of the existing file.
         file: PathBuf,
@@ -52,7 +52,7 @@ pub enum Error {
         value: f32,
     },
     /// The directory or a file cannot be written.
-    #[error("{} cannot be written: {error}", .path.display())]
+    #[error("cannot write {}: {error}", .path.display())]
     Write {
         /// Path of the file or directory.
         path: PathBuf,

@@ -45,7 +45,7 @@ const PAGE: &str = "http://127.0.0.1:8420/";
 #[derive(Debug, Error)]
 pub enum Error {
     /// A config file cannot be read.
-    #[error("{name}: {error}")]
+    #[error("cannot read {name}: {error}")]
     Unreadable {
         /// Name as given.
         name: String,
@@ -81,7 +81,7 @@ pub enum Error {
     #[error(transparent)]
     Plan(#[from] PlanError),
     /// The plan cannot be serialized as JSON.
-    #[error("the plan cannot be written as JSON: {0}")]
+    #[error("cannot write the plan as JSON: {0}")]
     Json(#[from] serde_json::Error),
 }
 

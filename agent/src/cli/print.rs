@@ -12,7 +12,7 @@ use thiserror::Error;
 
 /// Standard output cannot be written.
 #[derive(Debug, Error)]
-#[error("standard output cannot be written: {0}")]
+#[error("cannot write to standard output: {0}")]
 pub struct Error(#[from] io::Error);
 
 impl Error {

@@ -88,7 +88,7 @@ pub enum Error {
         error: io::Error,
     },
     /// A value cannot be serialized.
-    #[error("cannot be written as JSON: {0}")]
+    #[error("cannot write the answer as JSON: {0}")]
     Json(#[from] serde_json::Error),
 }
 

@@ -112,7 +112,7 @@ fn run_that_passes_through_a_ckpt_pt_is_the_same_run() {
     finished(&mut tiny(folder.path(), &["--max_iters=3"]));
     let export = ["export", "--ckpt=out", "--which=last", "--format", "ckpt.pt", "--out=nano"];
     finished(&mut headroom(folder.path(), &export));
-    refused(&mut headroom(folder.path(), &export), 1, &["nano/ckpt.pt is there already"]);
+    refused(&mut headroom(folder.path(), &export), 1, &["cannot write nano/ckpt.pt: it exists already"]);
     let resumed = |dir: &str| {
         let more = ["--init_from=resume", "--max_iters=9", "--out_dir", dir];
         losses(&finished(&mut tiny(folder.path(), &more)).stdout)

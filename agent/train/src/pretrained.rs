@@ -105,7 +105,10 @@ impl PretrainedError {
         match self {
             Self::NoWeights { dir } => text::weights_neither(dir.display().to_string(), checkpoint::FILE, MODEL_FILE),
             Self::Read { error, path } => text::file_unreadable(path.display().to_string(), error.to_string()),
-            Self::Load { error, path } => text::as_is(format!("{}: {error}", path.display())),
+            Self::Load { error, path } => match &**error {
+                LoadError::Io(error) => text::file_unreadable(path.display().to_string(), error.to_string()),
+                error => text::as_is(format!("cannot load {}: {error}", path.display())),
+            },
             Self::Shards(error) => text::as_is(error.to_string()),
             Self::Checkpoint(error) => error.text(),
             Self::Config(error) => error.text(),

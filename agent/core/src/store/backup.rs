@@ -20,7 +20,7 @@ pub enum BackupError {
     #[error("nothing was kept in this folder yet")]
     Nothing,
     /// The destination exists already.
-    #[error("{} is there already", .0.display())]
+    #[error("cannot write {}: it exists already", .0.display())]
     Exists(PathBuf),
     /// The copy cannot be written.
     #[error("cannot write {}: {error}", file.display())]

@@ -140,7 +140,7 @@ impl DatasetError {
             Self::NotFound { name, places } => text::no_data_set(format!("{name:?}"), looked(places)),
             Self::Unreadable { path, error } => text::file_unreadable(path.display().to_string(), error.to_string()),
             Self::OddLength { path, n_bytes } => text::data_odd(path.display().to_string(), *n_bytes),
-            Self::Meta { path, error } => text::as_is(format!("{}: {error}", path.display())),
+            Self::Meta { path, error } => text::as_is(format!("cannot read {}: {error}", path.display())),
             Self::Vocabulary { path, vocab_size, n_chars } => {
                 text::data_meta(path.display().to_string(), u64::from(*vocab_size), *n_chars as u64)
             }

@@ -78,7 +78,7 @@ pub enum Outcome {
 #[derive(Debug, Error)]
 pub enum Error {
     /// The text, or an existing file to compare with, cannot be read.
-    #[error("{name}: {error}")]
+    #[error("cannot read {name}: {error}")]
     Unreadable {
         /// Name as given.
         name: String,
@@ -136,7 +136,7 @@ pub enum Error {
     #[error(transparent)]
     Encode(EncodeError),
     /// The directory or a file in it cannot be written.
-    #[error("{}: {error}", path.display())]
+    #[error("cannot write {}: {error}", path.display())]
     Unwritable {
         /// The file or directory.
         path: PathBuf,

@@ -129,9 +129,9 @@ fn what_is_broken_is_said() {
     folder.put("val.bin", b"");
     assert_eq!(Dataset::open(&folder.0).expect("an empty file is one").n_tokens(Split::Val), 0);
     folder.put("meta.pkl", b"Zarbage");
-    said(&folder, Dataset::open(&folder.0), "DIR/meta.pkl: byte 0: unexpected opcode 0x5a");
+    said(&folder, Dataset::open(&folder.0), "cannot read DIR/meta.pkl: byte 0: unexpected opcode 0x5a");
     folder.put("meta.pkl", &vec![b'('; 9 << 20]);
-    said(&folder, Dataset::open(&folder.0), "DIR/meta.pkl: it has more than 8 MiB");
+    said(&folder, Dataset::open(&folder.0), "cannot read DIR/meta.pkl: it has more than 8 MiB");
 }
 
 #[test]
