@@ -369,6 +369,20 @@ fn machine_without_usable_gpu_trains_on_cpu_with_reason() {
 }
 
 #[test]
+fn unusable_device_is_refused_before_anything_is_written() {
+    let machine = Machine::of(&Scenario::default());
+    let empty = tempfile::tempdir().expect("a folder");
+    for (more, why) in [
+        (&["--device=cuda:99"][..], "there is no GPU 99: the driver shows 1"),
+        (&["--device=cuda", "--dtype=float32"], "dtype is float32; GPUs train in bfloat16"),
+    ] {
+        let mut command = machine.headroom(&[&["train"], more].concat());
+        refused(command.current_dir(empty.path()), 1, &[why]);
+        assert_eq!(fs::read_dir(empty.path()).expect("a folder").count(), 0, "{more:?}");
+    }
+}
+
+#[test]
 fn without_a_driver_there_is_a_sentence() {
     let folder = folder();
     let none = |more: &[&str]| {

@@ -1,7 +1,7 @@
 //! Selection of a run's GPU, and the memory plan, both made before anything is allocated.
 
 use headroom_kernels::cuda::{
-    self, Attention, BuiltinKernels, CublasLt, CudaError, Cudnn, Device, Gemm, cublaslt, cudnn, gpus,
+    self, Attention, BuiltinKernels, CublasLt, CudaError, Cudnn, Device, Gemm, Gpu, cublaslt, cudnn, gpus,
     libraries::{self, LibraryError},
     shape,
 };
@@ -179,6 +179,24 @@ impl HypotheticalGpu {
         let gpu = format!("a GPU with {}", human_size(self.room.total_bytes));
         Err(shortage(gpu, &self.plan, self.room, ShortageStage::Plan, asked, None).into())
     }
+}
+
+/// Checks that a named GPU exists and can train, without using its memory.
+///
+/// # Errors
+/// It does not exist or is not supported, or the run requires float32.
+pub fn check_device(wanted: DeviceSpec, is_float32: bool) -> Result<(), GpuError> {
+    let DeviceSpec::Cuda(wanted) = wanted else { return Ok(()) };
+    if is_float32 {
+        return Err(GpuError::Float32);
+    }
+    let gpus = gpus()?;
+    let n_gpus = u32::try_from(gpus.len()).unwrap_or(u32::MAX);
+    let named = gpus.iter().filter(|gpu| wanted.is_none_or(|index| gpu.index == index));
+    let missing = wanted.map_or(CudaError::NoGpu, |index| CudaError::NoSuchGpu { index, n_gpus });
+    // The first usable GPU, else the reason for the first one.
+    let checked = named.map(Gpu::check).reduce(|first, next| if first.is_ok() { first } else { next.or(first) });
+    Ok(checked.unwrap_or(Err(missing))?)
 }
 
 /// Chooses the device of a run: the named GPU, or the first usable one. If a usable GPU has too little memory, the run

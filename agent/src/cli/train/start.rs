@@ -36,11 +36,12 @@ use headroom_train::{
         prepare,
         tokenizer::Tokenizer,
     },
+    gpu,
     keys::Keys,
     model::{self, Ids},
     pretrained::Pretrained,
     resume::{self, Candidate},
-    settings::{InitFrom, RunSettings},
+    settings::{InitFrom, Precision, RunSettings},
 };
 
 /// Limit of the wait for another run that writes the built-in data set, which takes a few seconds.
@@ -183,6 +184,8 @@ impl StartableRun {
             return Ok(None);
         };
         let mut run = run?;
+        // Before the built-in data set is written.
+        gpu::check_device(run.device, run.precision == Some(Precision::Float32))?;
         let folder = RunFolder::choose(request, &settings, &mut run, is_folder_chosen)?;
         if let InitFrom::Weights(name) = &run.init_from {
             // A mistake in the command line is reported before one in the data.
