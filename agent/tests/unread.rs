@@ -154,6 +154,24 @@ fn run_that_stops_has_no_plan() {
 }
 
 #[test]
+fn suggested_argument_is_accepted() {
+    for argument in ["--dropout=2", "--dropout=-1", "--dropout=1+1", "--dropout=0", "--beta1=1", "--batch_size=8.0"] {
+        for command in [&["plan"][..], &["train", "--plan"]] {
+            let refused = headroom(&[command, &[argument]].concat());
+            let stderr = text(&refused.stderr);
+            assert_eq!(refused.status.code(), Some(2), "{command:?} {argument}: {stderr}");
+            let hint = stderr.lines().find(|line| line.starts_with("hint: ")).expect("a hint");
+            let suggested = hint.split(' ').find(|word| word.starts_with("--")).expect("an argument");
+            // Planned without its data set.
+            let accepted =
+                ["train", "--plan", "--device=cpu", "--dataset=none", "--n_layer=1", "--n_embd=12", suggested];
+            let output = headroom(&accepted);
+            assert_eq!(output.status.code(), Some(0), "{suggested}: {}", text(&output.stderr));
+        }
+    }
+}
+
+#[test]
 fn training_refuses_a_value_that_it_cannot_read() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("unread_training");
     std::fs::create_dir_all(&folder).expect("a writable folder");

@@ -123,17 +123,42 @@ fn choose(
     if value.type_name() == expected {
         return Some(value);
     }
-    let hint = match (&value, expected) {
-        (Value::Int(i), "float") => Some(format!("--{key}={}", Value::Float(*i as f64))),
-        (Value::Int(i), "bool") => Some(format!("--{key}={}", Value::Bool(*i != 0))),
-        (Value::Float(f), "int") if f.abs() < 1e15 && *f == f.trunc() => {
-            Some(format!("--{key}={}", decimal::shortest(*f).trim_end_matches(".0")))
-        }
-        (_, "str") => Some(format!("--{key}=\"'{val}'\"")),
+    let hint = match expected {
+        "str" => Some(text::verbatim(format!("--{key}=\"'{val}'\""))),
+        _ => of_type(key, &value, expected),
+    };
+    say.error(mismatch(key, value.type_name(), expected), hint);
+    Some(value)
+}
+
+/// Keys of at least 0 and less than 1, and an example of each.
+const FRACTIONS: [(&str, &str); 3] = [("dropout", "0.2"), ("beta1", "0.9"), ("beta2", "0.95")];
+
+/// Suggests an argument of the expected type with the same value, or one in the key's range. `None` if there is none.
+fn of_type(key: &str, value: &Value, expected: &str) -> Option<Text> {
+    let number = match value {
+        Value::Int(i) => Some(*i as f64),
+        Value::Float(f) => Some(*f),
         _ => None,
     };
-    say.error(mismatch(key, value.type_name(), expected), hint.map(text::verbatim));
-    Some(value)
+    let example = FRACTIONS.iter().find(|(name, _)| *name == key).map(|(_, example)| example);
+    if let (Some(number), Some(example), "float") = (number, example, expected)
+        && !(0.0..1.0).contains(&number)
+    {
+        return Some(text::try_fraction(format!("--{key}={example}")));
+    }
+    let value = match (value, expected) {
+        // PyTorch refuses negative rates and sizes.
+        (_, "int" | "float") if number.is_some_and(|number| number < 0.0) => return None,
+        (Value::Int(i), "float") => Value::Float(*i as f64).to_string(),
+        (Value::Int(i), "bool") => Value::Bool(*i != 0).to_string(),
+        (Value::Float(f), "int") if *f < 1e15 && *f == f.trunc() => {
+            decimal::shortest(*f).trim_end_matches(".0").to_owned()
+        }
+        (value, expected) if value.type_name() == expected => value.to_string(),
+        _ => return None,
+    };
+    Some(text::verbatim(format!("--{key}={value}")))
 }
 
 fn mismatch(key: &str, found: &str, expected: &str) -> Text {
@@ -156,7 +181,7 @@ fn meant(
         _ => evaluate(val, source, settings, false).ok(),
     };
     let value = value.filter(|v| v.type_name() == expected || (expected == "float" && v.type_name() == "int"));
-    say.error(mismatch(key, "str", expected), value.as_ref().map(|v| text::verbatim(format!("--{key}={v}"))));
+    say.error(mismatch(key, "str", expected), value.as_ref().and_then(|value| of_type(key, value, expected)));
     value.or_else(|| (!defaults::decides_memory(key)).then(|| Value::Str(val.into())))
 }
 
@@ -259,6 +284,28 @@ mod tests {
         check(
             "--batch_size=big",
             "12\n--batch_size=big: nanoGPT stops: batch_size is of type int, and this is of type str",
+        );
+    }
+
+    #[test]
+    fn suggested_value_is_in_range() {
+        for (key, value, example) in [("dropout", "2", "0.2"), ("dropout", "-1", "0.2"), ("beta1", "1", "0.9")] {
+            check(
+                &format!("--{key}={value}"),
+                &format!(
+                    "{value}\n--{key}={value}: nanoGPT stops: {key} is of type float, and this is of type int\nhint: give a \
+                     number of at least 0 and less than 1, such as --{key}={example}"
+                ),
+            );
+        }
+        check(
+            "--learning_rate=-1",
+            "-1\n--learning_rate=-1: nanoGPT stops: learning_rate is of type float, and this is of type int",
+        );
+        check(
+            "--learning_rate=1+1",
+            "2\n--learning_rate=1+1: nanoGPT stops: learning_rate is of type float, and this is of type str\nhint: \
+             --learning_rate=2.0",
         );
     }
 
