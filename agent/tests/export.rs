@@ -189,3 +189,28 @@ fn nothing_is_overwritten_and_errors_say_what_to_do() {
     }
     assert!(!dir.path().join("x").exists());
 }
+
+#[cfg(unix)]
+#[test]
+fn full_disk_has_one_error() {
+    let (dir, config) = (tempfile::tempdir().expect("a folder"), config(true));
+    exported(dir.path(), &config, "hf");
+    let program = env::var_os("HEADROOM_BIN").unwrap_or_else(|| env!("CARGO_BIN_EXE_headroom").into());
+    for (format, file) in [("ckpt.pt", "ckpt.pt"), ("hf", "model.safetensors"), ("nanogpt", "model.safetensors")] {
+        let out = format!("full-{format}");
+        // The files have more than 10 KB. A signal that is ignored becomes an error of the write.
+        let output = Command::new("sh")
+            .args(["-c", "trap '' XFSZ; ulimit -f 4; exec \"$@\"", "sh"])
+            .arg(&program)
+            .args(["export", "--ckpt", "source.safetensors", "--out", &out, "--format", format])
+            .current_dir(dir.path())
+            .output()
+            .expect("sh runs");
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(3), "{stderr}");
+        let expected =
+            format!("headroom: cannot write {out}/{file}: File too large (os error 27)\n\nhint: the disk is full\n");
+        assert_eq!(stderr, expected);
+        assert!(!dir.path().join(&out).join(file).exists(), "{format}");
+    }
+}

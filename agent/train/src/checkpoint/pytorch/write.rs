@@ -1,6 +1,6 @@
 //! Writer of nanoGPT's `ckpt.pt` in the form of its train.py: train.py resumes from it, and sample.py loads it.
 
-use std::io::{self, Seek, Write};
+use std::io::{self, Seek, SeekFrom, Write};
 
 use headroom_kernels::{layout::Layout, weights::write_f32};
 use headroom_planner::gpt::GptConfig;
@@ -28,7 +28,8 @@ pub fn write(out: &mut (impl Write + Seek), checkpoint: &Checkpoint) -> io::Resu
     let layout = Layout::new(&checkpoint.meta.gpt).map_err(io::Error::other)?;
     let mut pickle = Pickler { bytes: vec![0x80, 2], storages: Vec::new() };
     pickle.checkpoint(checkpoint, &layout);
-    let mut zip = ZipWriter::new(out);
+    let mut out = UntilError::new(out)?;
+    let mut zip = ZipWriter::new(&mut out);
     let file = |zip: &mut ZipWriter<_>, name: &str| {
         let options = SimpleFileOptions::default().compression_method(CompressionMethod::Stored);
         let options = options.large_file(true).with_alignment(ALIGNMENT);
@@ -46,6 +47,67 @@ pub fn write(out: &mut (impl Write + Seek), checkpoint: &Checkpoint) -> io::Resu
     zip.write_all(b"3\n")?;
     zip.finish().map_err(of_zip)?;
     Ok(())
+}
+
+/// A file up to its first error, and after it a file that accepts everything and stores nothing. A dropped `ZipWriter`
+/// completes its archive, and would print a second error to standard error.
+struct UntilError<'a, W> {
+    file: &'a mut W,
+    has_failed: bool,
+    /// Position and length, which go on without the file.
+    at: u64,
+    length: u64,
+}
+
+impl<'a, W: Write + Seek> UntilError<'a, W> {
+    fn new(file: &'a mut W) -> io::Result<Self> {
+        let at = file.stream_position()?;
+        Ok(Self { file, has_failed: false, at, length: at })
+    }
+
+    fn noted<T>(&mut self, done: io::Result<T>) -> io::Result<T> {
+        self.has_failed = done.as_ref().is_err_and(|error| error.kind() != io::ErrorKind::Interrupted);
+        done
+    }
+}
+
+impl<W: Write + Seek> Write for UntilError<'_, W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let n = if self.has_failed {
+            bytes.len()
+        } else {
+            let written = self.file.write(bytes);
+            self.noted(written)?
+        };
+        self.at += n as u64;
+        self.length = self.length.max(self.at);
+        Ok(n)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        if self.has_failed {
+            return Ok(());
+        }
+        let flushed = self.file.flush();
+        self.noted(flushed)
+    }
+}
+
+impl<W: Write + Seek> Seek for UntilError<'_, W> {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.at = if self.has_failed {
+            let at = match to {
+                SeekFrom::Start(at) => Some(at),
+                SeekFrom::End(by) => self.length.checked_add_signed(by),
+                SeekFrom::Current(by) => self.at.checked_add_signed(by),
+            };
+            at.ok_or(io::ErrorKind::InvalidInput)?
+        } else {
+            let sought = self.file.seek(to);
+            self.noted(sought)?
+        };
+        Ok(self.at)
+    }
 }
 
 fn of_zip(error: ZipError) -> io::Error {
