@@ -289,6 +289,32 @@ fn short_options_work() {
 }
 
 #[test]
+fn man_writes_pages_of_named_command() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for (words, pages) in [
+        (&["plan"][..], &["headroom-plan.1"][..]),
+        (&["data"], &["headroom-data-prepare.1", "headroom-data.1"]),
+        (&["runs", "show"], &["headroom-runs-show.1"]),
+    ] {
+        let out = folder.path().join(words.join("-"));
+        let option = format!("--out={}", out.display());
+        for args in [[&["man"], words, &[&*option]].concat(), [&["man", &*option], words].concat()] {
+            let printed = run(&args);
+            assert_eq!(printed.status.code(), Some(0), "{args:?}: {}", text(&printed.stderr));
+            assert_eq!(text(&printed.stdout).lines().count(), pages.len(), "{args:?}");
+            let mut names: Vec<_> = fs::read_dir(&out)
+                .expect("the folder")
+                .map(|entry| entry.expect("an entry").file_name().into_string().expect("text"))
+                .collect();
+            names.sort_unstable();
+            assert_eq!(names, pages, "{args:?}");
+            fs::remove_dir_all(&out).expect("it is removed");
+        }
+    }
+    assert!(exits(&["man", "plam", "--out", folder.path().join("x").to_str().expect("text")], 2).contains("plam"));
+}
+
+#[test]
 fn every_command_has_help_with_usage_options_statuses_and_examples() {
     let commands = commands();
     assert!(commands.len() >= 25, "{commands:?}");

@@ -13,7 +13,7 @@ use roff::{Inline, Roff, bold, italic, roman};
 use thiserror::Error;
 
 use super::{
-    Exit, ROOT,
+    Exit,
     args::{Flag, OptionHelp, PROGRAM, ParsedArgs, Word, parse, refusal, shown},
     command::{Command, Words},
     find, print,
@@ -36,8 +36,10 @@ pub enum Error {
 pub const COMMAND: Command = Command {
     name: "man",
     summary: "Print or install the manual pages",
-    about: "Prints a manual page, for `man -l -`, or writes all of them into a folder.",
-    usage: &["headroom man [COMMAND [SUBCOMMAND]]", "headroom man --out FOLDER"],
+    about: "\
+Prints a manual page, for `man -l -`, or writes pages into a folder: that of a command with
+those of its subcommands, or all of them.",
+    usage: &["headroom man [COMMAND [SUBCOMMAND]]", "headroom man [COMMAND [SUBCOMMAND]] --out FOLDER"],
     options: || shown(FLAGS),
     words: Words::Command,
     exits: &[(0, "the page is printed, or the pages are written")],
@@ -55,7 +57,7 @@ struct Request {
 const FLAGS: &[Flag<Request>] = &[Flag {
     name: "out",
     value: Some("FOLDER"),
-    doc: "Write all manual pages into this folder; create it if needed",
+    doc: "Write the manual pages into this folder; create it if needed",
     set: |request, folder| {
         request.out = Some(folder.into());
         Ok(())
@@ -65,7 +67,7 @@ const FLAGS: &[Flag<Request>] = &[Flag {
 fn run(args: Vec<OsString>) -> Result<Exit, super::Error> {
     let mut request = Request::default();
     let take = |request: &mut Request, word: Word| match word {
-        Word::Plain(word) if request.out.is_none() => {
+        Word::Plain(word) => {
             request.words.push(word);
             Ok(())
         }
@@ -74,22 +76,23 @@ fn run(args: Vec<OsString>) -> Result<Exit, super::Error> {
     if parse(COMMAND.name, FLAGS, args, &mut request, take)? == ParsedArgs::Help {
         return COMMAND.print_help();
     }
+    let command = find(request.words)?;
     match request.out {
-        Some(folder) => print::data(&write(&folder)?)?,
-        None => print::data(&page(find(request.words)?))?,
+        Some(folder) => print::data(&write(command, &folder)?)?,
+        None => print::data(&page(command))?,
     }
     Ok(Exit::Success)
 }
 
-/// Writes every page. Returns their paths, one per line.
-fn write(folder: &Path) -> Result<String, Error> {
+/// Writes the pages of a command and its subcommands. Returns their paths, one per line.
+fn write(command: &'static Command, folder: &Path) -> Result<String, Error> {
     let failed = |path: &Path| {
         let path = path.to_owned();
         |error| Error::Write { path, error }
     };
     fs::create_dir_all(folder).map_err(failed(folder))?;
     let mut written = String::new();
-    for command in ROOT.tree() {
+    for command in command.tree() {
         let path = folder.join(format!("{}.1", title(command)));
         fs::write(&path, page(command)).map_err(failed(&path))?;
         written.push_str(&format!("{}\n", path.display()));
@@ -191,6 +194,7 @@ fn option_line(option: &OptionHelp) -> Vec<Inline> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::ROOT;
 
     /// Text of a page without macros, fonts and escapes.
     fn plain(page: &str) -> String {
