@@ -183,8 +183,9 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, super::Erro
     if parse(COMMAND.name, FLAGS, args, &mut request, refuse)? == ParsedArgs::Help {
         return COMMAND.print_help();
     }
-    let needed = |path: Option<PathBuf>, name| path.ok_or(UsageError::MissingValue { name, value: "FOLDER" });
-    let (ckpt, out) = (needed(request.ckpt, "ckpt")?, needed(request.out, "out")?);
+    let needed = |path: Option<PathBuf>, what| path.ok_or(UsageError::Missing { command: COMMAND.name, what });
+    let ckpt = needed(request.ckpt, "--ckpt FOLDER, the folder of a run or a model")?;
+    let out = needed(request.out, "--out FOLDER, the folder to write the model to")?;
     let naming = match request.format {
         Format::Safetensors(naming) => naming,
         Format::Pytorch if request.half => return Err(UsageError::Exclusive("format ckpt.pt", "dtype float16").into()),
