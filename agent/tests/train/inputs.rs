@@ -305,8 +305,21 @@ fn sharded_model_is_sampled_trained_and_exported() {
     assert_eq!(sample(folder.path(), &["--ckpt=hf/model.safetensors.index.json", "--prompt=The"]), own);
     finished(&mut tiny(folder.path(), &["--init_from=hf", "--out_dir=tuned", "--max_iters=1"]));
     finished(&mut headroom(folder.path(), &["export", "--ckpt=hf", "--out=again"]));
-    fs::remove_file(folder.path().join("hf/model-00002-of-00002.safetensors")).expect("removed");
-    let words = ["its shard model-00002-of-00002.safetensors is missing", "hint: download all shards"];
+    let shard = folder.path().join("hf/model-00002-of-00002.safetensors");
+    let whole = fs::read(&shard).expect("a shard");
+    let index = "hf/model.safetensors.index.json: ";
+    // The first shard has none of the second one's tensors.
+    let first = fs::read(folder.path().join("hf/model-00001-of-00002.safetensors")).expect("a shard");
+    for (content, why) in [
+        (&b"no header"[..], "its shard model-00002-of-00002.safetensors: "),
+        (&whole[..whole.len() - 4], "its shard model-00002-of-00002.safetensors: "),
+        (&first, "its shard model-00002-of-00002.safetensors lacks the tensor "),
+    ] {
+        fs::write(&shard, content).expect("written");
+        refused(&mut headroom(folder.path(), &["sample", "--ckpt=hf"]), 1, &["cannot read ", index, why]);
+    }
+    fs::remove_file(&shard).expect("removed");
+    let words = [index, "its shard model-00002-of-00002.safetensors is missing", "hint: download all shards"];
     refused(&mut headroom(folder.path(), &["sample", "--ckpt=hf", "--prompt=The"]), 3, &words);
     refused(&mut tiny(folder.path(), &["--init_from=hf", "--out_dir=other"]), 3, &words);
 }

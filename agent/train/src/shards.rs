@@ -55,18 +55,20 @@ pub enum ShardsError {
         name: String,
     },
     /// A shard cannot be read.
-    #[error("cannot read {}: {error}", .path.display())]
+    #[error("cannot read {}: its shard {name}: {error}", .index.display())]
     Shard {
-        /// Path of the shard.
-        path: PathBuf,
+        index: PathBuf,
+        /// File name of the shard.
+        name: String,
         /// The cause.
         error: Box<LoadError>,
     },
     /// A shard lacks a tensor of the index.
-    #[error("cannot read {}: it lacks the tensor {tensor}, which the index names", .path.display())]
+    #[error("cannot read {}: its shard {name} lacks the tensor {tensor}", .index.display())]
     NoTensor {
-        /// Path of the shard.
-        path: PathBuf,
+        index: PathBuf,
+        /// File name of the shard.
+        name: String,
         /// Name of the tensor, shortened.
         tensor: String,
     },
@@ -150,9 +152,14 @@ impl Shards {
                 Ok(found) if !found.is_file() => Err(io::Error::other("it is not a file").into()),
                 Ok(_) => File::open(&path).map_err(LoadError::from).and_then(|mut file| read_header(&mut file)),
             };
-            let header = header.map_err(|error| ShardsError::Shard { path: path.clone(), error: Box::new(error) })?;
+            let header = header.map_err(|error| ShardsError::Shard {
+                index: index.to_path_buf(),
+                name: name.clone(),
+                error: Box::new(error),
+            })?;
             for (tensor, _) in weight_map.iter().filter(|(_, shard)| *shard == name) {
-                let missing = || ShardsError::NoTensor { path: path.clone(), tensor: shown(tensor) };
+                let missing =
+                    || ShardsError::NoTensor { index: index.to_path_buf(), name: name.clone(), tensor: shown(tensor) };
                 let mut info = header.tensors().get(tensor).ok_or_else(missing)?.clone();
                 // No shard exceeds a file's size, and there are few.
                 info.range = start.saturating_add(info.range.start)..start.saturating_add(info.range.end);
@@ -270,6 +277,7 @@ mod tests {
         let error = refused(&format!("{{\"weight_map\": {{{}}}}}", shards.trim_end_matches(',')));
         assert!(error.ends_with("it has more than 1024 shards"), "{error}");
         fs::create_dir(folder.path().join("d.safetensors")).expect("a folder");
-        assert!(refused(r#"{"weight_map": {"a": "d.safetensors"}}"#).contains("d.safetensors: "));
+        let not_a_file = refused(r#"{"weight_map": {"a": "d.safetensors"}}"#);
+        assert!(not_a_file.contains(INDEX_FILE) && not_a_file.contains("its shard d.safetensors: "), "{not_a_file}");
     }
 }
