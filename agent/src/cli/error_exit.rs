@@ -4,6 +4,8 @@
 //! or the network, or if a named file does not exist. It is 2 if the command line or the config is invalid, and 1 for
 //! everything else.
 
+use std::io::ErrorKind;
+
 use super::{Error, Exit, doctor, export, plan, runs, sample, serve, token, train};
 use headroom_agent_core::{
     folders::{self, lock::LockError},
@@ -59,7 +61,10 @@ fn of_sample(error: &sample::Error) -> Exit {
         sample::Error::Weights(error) => Exit::input_output_if(error.is_input_output()),
         sample::Error::Tokenizer(error) => of_tokenizer(error),
         sample::Error::Named(error) => of_read(error),
-        sample::Error::Prompt(_) => Exit::Usage,
+        // Read, but too long or not text.
+        sample::Error::Input(error) if matches!(error.kind(), ErrorKind::FileTooLarge | ErrorKind::InvalidData) => {
+            Exit::Failure
+        }
         sample::Error::Input(_) => Exit::InputOutput,
         _ => Exit::Failure,
     }

@@ -214,17 +214,27 @@ fn an_export_of_gpt2s_tokens_can_be_sampled() {
 fn a_prompt_comes_from_standard_input() {
     let folder = folder();
     finished(&mut tiny(folder.path(), &["--max_iters=2"]));
-    let piped = |text: &str| {
+    let piped = |text: &[u8]| {
         let mut command = headroom(folder.path(), &["sample", "--ckpt=out", "--max-new-tokens=9", "--prompt", "-"]);
         let mut child = command.stdin(Stdio::piped()).spawn().expect("it starts");
-        child.stdin.take().expect("a pipe").write_all(text.as_bytes()).expect("it is read");
+        child.stdin.take().expect("a pipe").write_all(text).expect("it is read");
         child.wait_with_output().expect("it ends")
     };
-    let output = piped("The quick\n");
+    let output = piped(b"The quick\n");
     assert!(output.status.success(), "{}", said(&output));
     let args = ["sample", "--ckpt=out", "--max-new-tokens=9", "--prompt=The quick"];
     assert_eq!(output.stdout, finished(&mut headroom(folder.path(), &args)).stdout);
-    assert_eq!(piped("\n").status.code(), Some(1));
+    let long = vec![b'e'; (1 << 20) + 1];
+    for (text, why) in [
+        (&b"\n"[..], "the prompt from standard input is empty"),
+        (b"\xc3\x84", "--prompt: character 1 of the text, 'Ä'"),
+        (b"\xff\xfe", "cannot read the prompt from standard input: stream did not contain valid UTF-8"),
+        (&long, "cannot read the prompt from standard input: it has more than 1 MiB"),
+    ] {
+        let output = piped(text);
+        assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+        assert!(said(&output).contains(why), "{}", said(&output));
+    }
 }
 
 /// nanoGPT takes the model's vocabulary from `vocab_size`, so a character beyond it has no token.
