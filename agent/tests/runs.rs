@@ -382,7 +382,7 @@ fn a_folder_that_is_not_there_is_not_made() {
     let folder = missing.to_str().expect("text");
     for args in [&[][..], &["show", "3f2a"], &["export", "3f2a"], &["export", "--gpu", "0"], &["backup", "copy"]] {
         let said = rig.refused(&[args, &["--data-dir", folder]].concat(), 3);
-        let expected = format!("headroom: there is no history in {folder}: there is no such folder\n");
+        let expected = format!("headroom: cannot read the history in the data folder {folder}: it does not exist\n");
         assert!(said.starts_with(&expected), "{said}");
     }
     assert!(!missing.exists() && !rig.folder.path().join("typed").exists(), "reading creates no folder");

@@ -312,7 +312,7 @@ fn without_a_home_no_folder_is_guessed() {
         command.envs(home.map(|home| ("HOME", home)));
         let (status, stderr) = fails(command);
         assert!(status.is_some_and(|status| status != 0), "{stderr}");
-        assert!(stderr.contains("cannot choose a data folder: HOME is not set"), "{stderr}");
+        assert!(stderr.contains("cannot choose the data folder: HOME is not set"), "{stderr}");
         assert!(stderr.contains("hint: --data-dir FOLDER"), "{stderr}");
     }
 }

@@ -339,8 +339,8 @@ fn a_run_that_cannot_be_kept_runs() {
     assert_eq!((text(&output.stdout), output.status.code()), ("out\n", Some(5)));
     // The output of a long run hides the first warning.
     let said = text(&output.stderr);
-    assert!(said.starts_with("headroom: this run is not kept: cannot make the folder /dev/null/x: "), "{said}");
-    assert!(said.contains("\nheadroom: this run was not kept: cannot make the folder /dev/null/x: "), "{said}");
+    assert!(said.starts_with("headroom: this run is not kept: cannot create the data folder /dev/null/x: "), "{said}");
+    assert!(said.contains("\nheadroom: this run was not kept: cannot create the data folder /dev/null/x: "), "{said}");
 }
 
 /// A program that prints like nanoGPT and runs out of memory if its batch is larger than 40. The message names an RTX

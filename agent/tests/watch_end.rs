@@ -126,7 +126,7 @@ fn history_folder_that_cannot_be_written_is_reported_before_and_after() {
         assert_eq!(output.status.code(), Some(0));
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         let (before, after) = said.split_once("middle\n").expect("the command ran");
-        let cause = format!("cannot write the folder {data_dir}: ");
+        let cause = format!("cannot write to the data folder {data_dir}: ");
         assert!(before.contains(&format!("this run is not kept: {cause}")), "{said}");
         assert!(after.contains(&format!("this run was not kept: {cause}")), "{said}");
     }

@@ -25,10 +25,10 @@ const HOME_MISSING: &str =
 #[derive(Debug, Error)]
 pub enum Error {
     /// No variable or system setting names the user's home directory.
-    #[error("cannot choose a data folder: {HOME_MISSING}")]
+    #[error("cannot choose the data folder: {HOME_MISSING}")]
     NoHome,
     /// The directory cannot be created.
-    #[error("cannot make the folder {}: {error}", folder.display())]
+    #[error("cannot create the data folder {}: {error}", folder.display())]
     Make {
         /// The path of the directory.
         folder: PathBuf,

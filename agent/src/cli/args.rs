@@ -85,7 +85,7 @@ impl<T: InDataFolder> Flag<T> {
     pub const DATA_DIR: Self = Self {
         name: "data-dir",
         value: Some("FOLDER"),
-        doc: "Folder of the history and the tokens\n[default: HEADROOM_DATA_DIR, else the user's data folder]",
+        doc: "Data folder, with the history and the tokens\n[default: HEADROOM_DATA_DIR, else ~/.local/share/headroom]",
         set: |request, folder| {
             if folder.is_empty() {
                 return Err("a folder has a name".to_owned().into());

@@ -51,7 +51,7 @@ pub enum Error {
     #[error(transparent)]
     Folder(#[from] folders::Error),
     /// The named directory does not exist.
-    #[error("there is no history in {}: there is no such folder", .0.display())]
+    #[error("cannot read the history in the data folder {}: it does not exist", .0.display())]
     NoHistory(PathBuf),
     /// The history cannot be opened.
     #[error("cannot open the history {}: {why}", file.display())]
@@ -98,7 +98,7 @@ impl Error {
         match self {
             Self::Folder(error) => Some(error.hint()),
             Self::NoHistory(_) => Some(format!(
-                "`headroom serve` and `headroom watch` begin one where --data-dir, or the variable {}, says",
+                "--data-dir and the variable {} name the data folder; `headroom serve` and `headroom watch` create it",
                 folders::VARIABLE
             )),
             Self::History(error) | Self::Backup(BackupError::History(error)) => match error {

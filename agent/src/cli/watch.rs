@@ -336,7 +336,7 @@ fn check_writable(folder: &Path) -> Result<(), String> {
         Err(error) if !files::is_disk_full(&error) => {
             let variable = folders::VARIABLE;
             Err(format!(
-                "cannot write the folder {}: {error}\n\nhint: --data-dir FOLDER, or the variable {variable}, names \
+                "cannot write to the data folder {}: {error}\n\nhint: --data-dir FOLDER, or the variable {variable}, names \
                  another one",
                 folder.display()
             ))
