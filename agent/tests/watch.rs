@@ -392,7 +392,7 @@ fn oom_run_is_diagnosed_and_not_restarted_without_retry() {
     assert_eq!((starts.len(), output.status.code()), (1, Some(1)));
     let stderr = text(&output.stderr);
     assert!(stderr.starts_with("Traceback"), "its own message first: {stderr}");
-    for part in ["headroom: the run ended for want of memory", "Best change: ", "train.py --"] {
+    for part in ["headroom: the run ran out of memory", "Best change: ", "train.py --"] {
         assert!(stderr.contains(part), "{part}: {stderr}");
     }
     assert!(stderr.contains("--retry-with-fix"), "{stderr}");

@@ -203,7 +203,8 @@ impl Bench {
 
     fn train(&self) -> Result<(), print::Error> {
         let Self { report, processor, effort, threads } = self;
-        report.progress(&format!("plain products on {threads} threads"));
+        let on_threads = if *threads == 1 { "1 thread".to_owned() } else { format!("{threads} threads") };
+        report.progress(&format!("plain products on {on_threads}"));
         let gemm = enough_memory(gemm_rate_bytes(*threads))
             .and_then(|()| train::gemm(*threads, *effort).map_err(|error| error.to_string()));
         report.line(Kind::Gemm, processor, None, gemm)?;

@@ -16,7 +16,7 @@ pub fn fixes(plan: &Plan, advice: &Advice, style: &Style) -> Option<String> {
     if plan.fits {
         return Some(batch_sizes(&advice.batch_sizes, style));
     }
-    let mut text = style.paint(Ink::Heading, "What to change, least harm first") + "\n";
+    let mut text = style.paint(Ink::Heading, "What to change, least impact first") + "\n";
     let (enough, not_enough): (Vec<&Fix>, Vec<&Fix>) = advice.fixes.iter().partition(|fix| fix.fits);
     for (index, fix) in enough.iter().take(MAX_FIXES).enumerate() {
         text.push_str(&enough_row(index + 1, fix, plan, style));

@@ -342,7 +342,7 @@ fn machine_without_usable_gpu_trains_on_cpu_with_reason() {
         let output = finished(&mut machine.tiny(&[&["--max_iters=0"], more].concat()));
         let output_text = said(&output);
         assert!(output_text.contains(&format!("Trains on the CPU: {why}")), "{output_text}");
-        assert!(output_text.contains("On the CPU, 1 threads, float32."), "{output_text}");
+        assert!(output_text.contains("On the CPU, 1 thread, float32."), "{output_text}");
         let asked = [&["--device=cuda"], more].concat();
         refused(&mut machine.tiny(&asked), 1, &[why, hint]);
     };

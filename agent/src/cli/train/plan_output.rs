@@ -258,6 +258,7 @@ fn levels(plan: &CudaTraining) -> Text {
 pub fn engine(engine: &Engine) -> String {
     match engine {
         Engine::Elsewhere(gpu) => format!("a GPU with {}", human_size(gpu.room.total_bytes)),
+        Engine::Cpu { threads: 1, .. } => "the CPU, 1 thread, float32".to_owned(),
         Engine::Cpu { threads, .. } => format!("the CPU, {threads} threads, float32"),
         Engine::Gpu(chosen) => {
             let name = &chosen.device.gpu().name;

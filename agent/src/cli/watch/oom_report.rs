@@ -11,7 +11,7 @@ use headroom_watch::oom_retry::RetryAdvice;
 pub fn remedy(remedy: &RetryAdvice, wants_retry: bool, is_retried: bool) -> String {
     // The style is that of standard output, but this message goes to standard error.
     let style = Style { colour: false, ..Style::of_stdout() };
-    let mut text = "\nheadroom: the run ended for want of memory\n".to_owned();
+    let mut text = "\nheadroom: the run ran out of memory\n".to_owned();
     text.push_str(&style.wrapped(&remedy.explanation.to_string(), 0));
     if let Some(fix) = &remedy.fix {
         text.push_str(&style.wrapped(&format!("Best change: {}", outcome(fix)), 0));
