@@ -62,9 +62,30 @@ fn bash_completes_commands_options_gpus_and_settings() {
         (&["headroom", "help", "diag"], "diagnose"),
         (&["headroom", "help", "runs", "ex"], "export"),
         (&["headroom", "serve", "--color", "al"], "always"),
+        (&["headroom", "serve", "--log-format", ""], "json"),
+        (&["headroom", "serve", "--log", "de"], "debug"),
+        (&["headroom", "train", "--device", "=", ""], "auto"),
+        (&["headroom", "train", "config.py", "--device", ""], "cuda"),
+        (&["headroom", "plan", "config.py", "--"], "--batch_size"),
+        (&["headroom", "watch", "--", "unam"], "uname"),
+        (&["headroom", "watch", "--name", "a", "--", "unam"], "uname"),
     ] {
         let offers = bash_offers(words);
         assert!(offers.iter().any(|offer| offer == offered), "{words:?}: {offers:?}");
+    }
+    // No words, so that bash completes files.
+    for words in [
+        &["headroom", "plan", ""][..],
+        &["headroom", "plan", "config.py", ""],
+        &["headroom", "train", "--seed", "7", ""],
+        &["headroom", "train", ""],
+        &["headroom", "diagnose", ""],
+        &["headroom", "data", "prepare", ""],
+        &["headroom", "runs", "backup", ""],
+        &["headroom", "watch", "--", "sh", ""],
+        &["headroom", "watch", "--name", "a", "--", "python", "train.py", "--batch"],
+    ] {
+        assert_eq!(bash_offers(words), [""], "{words:?}");
     }
     assert!(!bash_offers(&["headroom", "watch", "--ru"]).iter().any(|offer| offer == "--run-id"));
 }
@@ -122,6 +143,12 @@ fn interactive_bash_completes_values_after_an_equals_sign_and_runs() {
         ("headroom runs show my", "runs show my-run".to_owned()),
         ("headroom runs export -q my", "runs export -q my-run".to_owned()),
         (&format!("headroom runs delete {}", &id[..4]), format!("runs delete {id}")),
+        ("headroom plan cu", "plan cu-file".to_owned()),
+        ("headroom data prepare cu", "data prepare cu-file".to_owned()),
+        ("headroom watch -- unam", "watch -- uname".to_owned()),
+        ("headroom watch -- sh cu", "watch -- sh cu-file".to_owned()),
+        ("headroom serve --log-format=js", "serve --log-format=json".to_owned()),
+        ("headroom train --device=au", "train --device=auto".to_owned()),
     ] {
         assert_eq!(completed_in_bash(line, data), completed);
     }
@@ -214,6 +241,11 @@ fn fish_completes_commands_options_and_gpus() {
         ("headroom plan --gpu rtx-407", "rtx-4070"),
         ("headroom train --see", "--seed"),
         ("headroom plan --optimizer adamw-8", "adamw-8bit"),
+        ("headroom serve --log-format ", "json"),
+        ("headroom watch -- unam", "uname"),
+        ("headroom watch -- sh /dev/nul", "/dev/null"),
+        ("headroom plan /dev/nul", "/dev/null"),
+        ("headroom data prepare /dev/nul", "/dev/null"),
     ] {
         let Some(offers) = fish_offers(line) else { return };
         assert!(offers.iter().any(|offer| offer.trim_end_matches('=') == offered), "{line}: {offers:?}");

@@ -7,9 +7,15 @@ mod shells;
 
 use std::{ffi::OsString, path::PathBuf};
 
-use clap::{Arg, ArgAction, ValueHint, builder::PossibleValuesParser};
+use clap::{
+    Arg, ArgAction, ValueHint,
+    builder::{PossibleValue, PossibleValuesParser},
+};
 use clap_complete::Shell;
-use headroom_planner::{hardware, nanogpt::defaults};
+use headroom_planner::{
+    hardware::{self, Device},
+    nanogpt::defaults,
+};
 
 use super::{
     Error, Exit, ROOT,
@@ -31,7 +37,9 @@ pub const VALUES: &[(&str, &[&str])] = &[
     ("recompute", &["auto", "none", "gelu", "attention", "block"]),
     ("dtype", &["bfloat16", "float16", "float32"]),
     ("init_from", &["scratch", "resume", "gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl"]),
-    ("device", &["cuda", "cpu"]),
+    ("device", &["auto", "cuda", "cpu"]),
+    ("log", &["off", "error", "warn", "info", "debug", "trace"]),
+    ("log-format", &["text", "json"]),
 ];
 
 const SHELLS: [(&str, Shell); 4] =
@@ -189,7 +197,10 @@ fn setting(name: &'static str, type_name: &'static str) -> Arg {
 fn with_values(arg: Arg, name: &str, placeholder: &'static str) -> Arg {
     let of_name = VALUES.iter().find(|(option, _)| *option == name).map(|(_, values)| *values);
     match (name, placeholder) {
-        ("gpu", "NAME") => arg.value_parser(PossibleValuesParser::new(gpus())),
+        ("gpu", "NAME") => {
+            let named = |(word, device): (String, &Device)| PossibleValue::new(word).help(device.name.clone());
+            arg.value_parser(PossibleValuesParser::new(gpus().into_iter().zip(hardware::devices()).map(named)))
+        }
         (_, choice) if choice.contains('|') => arg.value_parser(PossibleValuesParser::new(choice.split('|'))),
         _ if of_name.is_some() => arg.value_parser(PossibleValuesParser::new(of_name.unwrap_or_default().iter())),
         (_, "FILE" | "CONFIG.py") => arg.value_hint(ValueHint::FilePath),

@@ -1,19 +1,27 @@
-//! Additions to the completions that clap_complete writes: recorded runs, and bash's values after `=`.
+//! Additions to the completions that clap_complete writes: recorded runs, bash's files and values after `=`, and the
+//! command after `headroom watch --`.
 
 use clap_complete::Shell;
+use headroom_planner::nanogpt::defaults;
 
 use super::super::{
     ROOT,
     args::PROGRAM,
     command::{Command, Words},
 };
+use headroom_train::settings::SEED;
 
 /// Name of an argument that is a run.
 pub const RUN: &str = "RUN";
 
 /// Commands whose arguments are runs.
 fn commands() -> impl Iterator<Item = &'static Command> {
-    ROOT.tree().into_iter().filter(|command| matches!(command.words, Words::Run | Words::Runs))
+    of_words(&[Words::Run, Words::Runs])
+}
+
+/// Commands with arguments of these kinds.
+fn of_words(kinds: &'static [Words]) -> impl Iterator<Item = &'static Command> {
+    ROOT.tree().into_iter().filter(|command| kinds.contains(&command.words))
 }
 
 /// Adapts a script of clap_complete to a shell.
@@ -31,8 +39,21 @@ pub fn extended(shell: Shell, script: &str) -> String {
 /// `COMP_WORDBREAKS` lacks it.
 const BASH: &str = r#"
 _headroom() {
-    local cur="$2" prefix="" data_dir="" at=0 i word
+    local cur="$2" prefix="" data_dir="" at=0 program=0 i word
     local -a words=() plain=()
+    for ((i = 1; i < COMP_CWORD && program == 0; i++)); do
+        [[ "${COMP_WORDS[i]}" == "--" ]] && program=$((i + 1))
+    done
+    if [[ $program -gt 0 && " ${COMP_WORDS[*]:1:program - 2} " == *" "@(WATCH)" "* ]]; then
+        COMPREPLY=()
+        if [[ $program -eq $COMP_CWORD ]]; then
+            COMPREPLY=($(compgen -c -- "$cur"))
+        elif declare -F _command_offset >/dev/null; then
+            # The command's own completions, from bash-completion; files without it.
+            _command_offset $program
+        fi
+        return 0
+    fi
     for ((i = 0; i < ${#COMP_WORDS[@]}; i++)); do
         word="${COMP_WORDS[i]}"
         if [[ "$word" == "=" && $i -gt 1 ]]; then
@@ -62,6 +83,11 @@ _headroom() {
     COMP_CWORD=$at
     case "${plain[1]} ${plain[2]}:$cur:$prev" in
         *:-*:*|*:*:VALUED) ;;
+        FILES)
+            # Files, by `complete -o default`.
+            COMPREPLY=()
+            return 0
+            ;;
         COMMANDS)
             compopt +o default +o bashdefault 2>/dev/null
             COMPREPLY=($(compgen -W "$("$1" run-words ${data_dir:+--data-dir "$data_dir"} 2>/dev/null | cut -f 1)" -- "$cur"))
@@ -75,18 +101,33 @@ _headroom() {
 if [["#;
 
 fn bash(script: &str) -> String {
-    let commands: Vec<&Command> = commands().collect();
-    let patterns: Vec<String> = commands.iter().map(|command| format!("\"{}:\"*", command.name)).collect();
+    // A command of one word has its first argument, or nothing, as the second word.
+    let pattern = |command: &Command| match command.name.contains(' ') {
+        true => format!("\"{}:\"*", command.name),
+        false => format!("\"{} \"*", command.name),
+    };
+    let patterns =
+        |commands: &[&Command]| commands.iter().map(|command| pattern(command)).collect::<Vec<_>>().join("|");
+    let (of_runs, of_files): (Vec<_>, Vec<_>) = (commands().collect(), of_words(&[Words::Files]).collect());
     let mut valued: Vec<String> = vec![];
-    for option in commands.iter().flat_map(|command| command.all_options()).filter(|option| option.value.is_some()) {
-        valued.extend(
-            [format!("--{}", option.name)].into_iter().chain(option.short().map(|letter| format!("-{letter}"))),
-        );
+    for command in of_runs.iter().chain(&of_files) {
+        for option in command.all_options().into_iter().filter(|option| option.value.is_some()) {
+            valued.push(format!("--{}", option.name));
+            valued.extend(option.short().map(|letter| format!("-{letter}")));
+        }
+        if command.takes_settings {
+            valued.extend(defaults::KEYS.iter().map(|key| key.name).chain([SEED]).map(|key| format!("--{key}")));
+        }
     }
     valued.sort_unstable();
     valued.dedup();
     let valued: Vec<String> = valued.iter().map(|option| format!("*:*:{option}")).collect();
-    let function = BASH.replace("*:*:VALUED", &valued.join("|")).replace("COMMANDS", &patterns.join("|"));
+    let programs: Vec<&str> = of_words(&[Words::Program]).map(Command::word).collect();
+    let function = BASH
+        .replace("*:*:VALUED", &valued.join("|"))
+        .replace("COMMANDS", &patterns(&of_runs))
+        .replace("FILES", &patterns(&of_files))
+        .replace("WATCH", &programs.join("|"));
     let script = script.replacen("_headroom() {", "_headroom_generated() {", 1);
     script.replacen("\nif [[", &function, 1)
 }
@@ -110,10 +151,29 @@ fn zsh(script: &str) -> String {
     script.replacen("\nautoload -U is-at-least\n", &format!("\nautoload -U is-at-least\n{function}"), 1)
 }
 
+/// Function of fish that completes the command after `--`, as if it stood alone.
+const FISH: &str = "\
+function __fish_headroom_program
+    set -l words (commandline -opc)
+    set -l at (contains -i -- -- $words); or return 1
+    set -e words[1..$at]
+    complete -C (string join ' ' -- (string escape -- $words) (commandline -ct))
+end
+";
+
 fn fish(script: &str) -> String {
     let words: Vec<&str> = commands().map(Command::word).collect();
+    let programs: String = of_words(&[Words::Program])
+        .map(|command| {
+            format!(
+                "complete -c {PROGRAM} -n \"__fish_{PROGRAM}_using_subcommand {}; and contains -- -- (commandline -opc)\" \
+                 -f -a \"(__fish_headroom_program)\"\n",
+                command.name
+            )
+        })
+        .collect();
     format!(
-        "{script}complete -c {PROGRAM} -n \"__fish_{PROGRAM}_using_subcommand runs; and __fish_seen_subcommand_from \
+        "{script}{FISH}{programs}complete -c {PROGRAM} -n \"__fish_{PROGRAM}_using_subcommand runs; and __fish_seen_subcommand_from \
          {}\" -k -f -a \"({PROGRAM} run-words 2>/dev/null)\"\n",
         words.join(" ")
     )
