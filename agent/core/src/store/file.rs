@@ -11,6 +11,7 @@ use std::{
     fs::{self, TryLockError},
     io,
     path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
@@ -58,6 +59,8 @@ pub enum Trust {
 #[derive(Clone, Debug)]
 pub struct HistoryFile {
     folder: PathBuf,
+    /// The file whose tables were found complete, and its [`schema::change_count`] at that time.
+    complete: Arc<Mutex<Option<(Identity, i64)>>>,
 }
 
 /// A file that is open for writing.
@@ -76,7 +79,7 @@ pub struct OpenDatabase {
 impl HistoryFile {
     /// Creates the path in a data directory.
     pub fn new(folder: &Path) -> Self {
-        Self { folder: folder.to_owned() }
+        Self { folder: folder.to_owned(), complete: Arc::default() }
     }
 
     /// Returns the path of the file.
@@ -138,20 +141,26 @@ impl HistoryFile {
     /// # Errors
     /// The file is unusable.
     pub fn visit(&self) -> Result<Option<Connection>, FileUnusable> {
-        match fs::metadata(self.path()) {
+        let identity = match fs::metadata(self.path()) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(FileUnusable::System { what: "looking at the file", error }),
-            Ok(_) => {}
-        }
+            Ok(metadata) => Identity::of(&metadata),
+        };
         let connection = connect(&self.path())?;
         if schema::version(&connection)? == 0 {
             return Err(FileUnusable::Damaged("it is no history".to_owned()));
+        }
+        // Comparing the columns of all tables takes as long as a small request.
+        let state = Some((identity, schema::change_count(&connection)?));
+        if *self.complete.lock().unwrap_or_else(PoisonError::into_inner) == state {
+            return Ok(Some(connection));
         }
         if schema::is_old(&connection)? {
             // No agent of this version has opened the file yet.
             drop(connection);
             return self.open(Trust::Whole, crate::clock::now_ms()).map(|opened| Some(opened.connection));
         }
+        *self.complete.lock().unwrap_or_else(PoisonError::into_inner) = state;
         Ok(Some(connection))
     }
 
@@ -275,4 +284,23 @@ fn make_private(path: &Path) {
     }
     #[cfg(not(unix))]
     let _ = path;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn column_that_disappears_after_a_check_is_added() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = HistoryFile::new(folder.path());
+        let opened = file.open(Trust::Whole, 1000).expect("a file");
+        for _ in 0..2 {
+            file.visit().expect("it is readable").expect("it exists");
+        }
+        assert!(file.complete.lock().expect("a state").is_some());
+        opened.connection.execute_batch("ALTER TABLE samples DROP COLUMN throttle").expect("a change");
+        let connection = file.visit().expect("it is readable").expect("it exists");
+        connection.prepare("SELECT throttle FROM samples").expect("the column");
+    }
 }

@@ -35,6 +35,14 @@ pub fn is_old(connection: &Connection) -> Result<bool, rusqlite::Error> {
     Ok(version(connection)? < STEPS.len() || columns::is_any_missing(connection)?)
 }
 
+/// Returns a number that SQLite increments with every change of the tables or their columns.
+///
+/// # Errors
+/// The file cannot be read.
+pub fn change_count(connection: &Connection) -> Result<i64, rusqlite::Error> {
+    connection.pragma_query_value(None, "schema_version", |row| row.get(0))
+}
+
 /// Migrates a file to the last version of `steps`, each step completely or not at all.
 ///
 /// # Errors
