@@ -12,34 +12,43 @@ use headroom_train::{
     settings::RunSettings,
 };
 
-/// Checks the data of a resumed run. Returns whether it is another data set than the checkpoint's, with the same
-/// tokens. Its losses cannot be compared then, of which it warns.
+/// Name of the data set that a checkpoint was trained on.
+fn dataset_of(meta: &Meta) -> Option<&str> {
+    meta.config.get("dataset").and_then(|name| name.as_str())
+}
+
+/// Checks that the data of a resumed run has the checkpoint's tokens, if both are known.
 ///
 /// # Errors
 /// [`Error::OtherTokens`].
-pub fn is_other_data(run: &RunSettings, meta: &Meta, tokenizer: Option<&Tokenizer>) -> Result<bool, Error> {
-    let of_checkpoint = meta.config.get("dataset").and_then(|name| name.as_str());
-    let dataset = &run.dataset;
+pub fn check_tokens(run: &RunSettings, meta: &Meta, tokenizer: Option<&Tokenizer>) -> Result<(), Error> {
     if let (Some(checkpoint), Some(data)) = (&meta.tokenizer, tokenizer)
         && checkpoint != data
     {
         return Err(Error::OtherTokens(Box::new(OtherTokens {
             out_dir: run.out_dir.clone(),
-            dataset: dataset.clone(),
+            dataset: run.dataset.clone(),
             data: described(data),
-            of_checkpoint: of_checkpoint.map(str::to_owned),
+            of_checkpoint: dataset_of(meta).map(str::to_owned),
             checkpoint: described(checkpoint),
         })));
     }
-    let Some(other) = of_checkpoint.filter(|name| !is_same_dataset(Path::new("."), name, dataset)) else {
-        return Ok(false);
-    };
+    Ok(())
+}
+
+/// Returns the data set of the checkpoint if a resumed run has another one. Their losses cannot be compared.
+pub fn other_dataset<'a>(run: &RunSettings, meta: &'a Meta) -> Option<&'a str> {
+    dataset_of(meta).filter(|name| !is_same_dataset(Path::new("."), name, &run.dataset))
+}
+
+/// Warns that a resumed run has another data set than its checkpoint.
+pub fn warn_of_other_dataset(run: &RunSettings, other: &str) {
     print::error(&format!(
-        "warning: the checkpoint in {} was trained on {other}, and this run continues on {dataset}: its best loss starts \
-         anew, and its checkpoints replace those of {other}.\n",
-        run.out_dir.display()
+        "warning: the checkpoint in {} was trained on {other}, and this run continues on {}: its best loss starts anew, \
+         and its checkpoints replace those of {other}.\n",
+        run.out_dir.display(),
+        run.dataset
     ));
-    Ok(true)
 }
 
 /// Describes a tokenizer, with the first characters of a vocabulary.

@@ -121,7 +121,7 @@ impl PlannedRun {
         let gpt = match (&meta, &run.init_from) {
             (Some(meta), _) => {
                 let gpt = model::of_checkpoint(&run, ids, meta)?;
-                resumed::is_other_data(&run, meta, tokenizer.as_ref().and_then(Tokenizer::kept).as_ref())?;
+                check_data(&run, meta, tokenizer.as_ref())?;
                 gpt
             }
             (None, InitFrom::Weights(name)) => {
@@ -194,14 +194,25 @@ impl StartableRun {
         let dataset = open(&run.dataset)?;
         warn_of_characters(&dataset);
         let (gpt, weights) = model_of(&run, Ids::of(&dataset), checkpoint.as_ref())?;
-        let kept = dataset.tokenizer().ok().and_then(|tokenizer| tokenizer.kept());
-        let meta = checkpoint.as_ref().map(|checkpoint| &checkpoint.meta);
-        let is_other_data = meta.map_or(Ok(false), |meta| resumed::is_other_data(&run, meta, kept.as_ref()))?;
+        let is_other_data = match &checkpoint {
+            Some(checkpoint) => check_data(&run, &checkpoint.meta, dataset.tokenizer().ok().as_ref())?,
+            None => false,
+        };
         let dataset = dataset.with_vocab_size(u32::try_from(gpt.vocab_size()).unwrap_or(u32::MAX));
         let engine = Engine::of(request, &run, &gpt)?;
         let disk = disk(&settings, &run, gpt, &engine, dataset.tokenizer().ok().as_ref())?;
         Ok(Some(Self { settings, run, gpt, dataset, engine, checkpoint, weights, disk, folder, is_other_data }))
     }
+}
+
+/// Checks the data of a resumed run, and warns of another data set. Returns whether it is another one.
+fn check_data(run: &RunSettings, meta: &Meta, tokenizer: Option<&Tokenizer>) -> Result<bool, Error> {
+    resumed::check_tokens(run, meta, tokenizer.and_then(Tokenizer::kept).as_ref())?;
+    let other = resumed::other_dataset(run, meta);
+    if let Some(other) = other {
+        resumed::warn_of_other_dataset(run, other);
+    }
+    Ok(other.is_some())
 }
 
 /// Warns of a `meta.pkl` whose characters cannot be used: nanoGPT trains with it, and no text can be sampled.
