@@ -134,7 +134,7 @@ fn choose(
 /// Keys of at least 0 and less than 1, and an example of each.
 const FRACTIONS: [(&str, &str); 3] = [("dropout", "0.2"), ("beta1", "0.9"), ("beta2", "0.95")];
 
-/// Suggests an argument of the expected type with the same value, or one in the key's range. `None` if there is none.
+/// Suggests an argument of the expected type with the same value, or one in the key's range, if possible.
 fn of_type(key: &str, value: &Value, expected: &str) -> Option<Text> {
     let number = match value {
         Value::Int(i) => Some(*i as f64),
