@@ -68,16 +68,16 @@ pub fn stream_lock_path(folder: &Path, stream: Stream) -> PathBuf {
 pub fn is_written(folder: &Path, stream: Stream) -> bool {
     // Open for writing: a network file system requires it for an exclusive lock.
     let lock = File::options().read(true).write(true).open(stream_lock_path(folder, stream));
-    lock.is_ok_and(|lock| is_refused(lock.try_lock())) || is_relayed(folder, stream)
+    lock.is_ok_and(|lock| is_refused(&lock.try_lock())) || is_relayed(folder, stream)
 }
 
 /// Whether a relay writes a stream.
 pub fn is_relayed(folder: &Path, stream: Stream) -> bool {
     // A shared lock, so that processes that check at the same time do not take each other for the relay.
-    File::open(lock_path(folder, stream)).is_ok_and(|lock| is_refused(lock.try_lock_shared()))
+    File::open(lock_path(folder, stream)).is_ok_and(|lock| is_refused(&lock.try_lock_shared()))
 }
 
-fn is_refused(lock: Result<(), fs::TryLockError>) -> bool {
+fn is_refused(lock: &Result<(), fs::TryLockError>) -> bool {
     matches!(lock, Err(fs::TryLockError::WouldBlock))
 }
 

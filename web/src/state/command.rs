@@ -139,7 +139,7 @@ fn push_flags(command: &mut String, answer: &PlannedSession, base: &Settings, al
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::state::session::Session;
+    use crate::state::session::{ConfigFile, Session};
     use headroom_planner::nanogpt::from_pasted_text;
     use proptest::prelude::*;
 
@@ -216,6 +216,27 @@ mod tests {
             command_line(&PlannedSession::of(&session), &session.options),
             "PYTORCH_ALLOC_CONF=expandable_segments:True python train.py --batch_size=4"
         );
+    }
+
+    #[test]
+    fn opened_config_keeps_its_name_until_another_text_replaces_it() {
+        let file = ConfigFile { name: "my_config.py".into(), text: "batch_size = 64\nn_layer = 6\n".into() };
+        let mut session = Session::default();
+        session.set_file(file.clone());
+        session.set_keys(&[("batch_size", Value::Int(8))]);
+        session.type_text(session.text.replace("n_layer = 6\n", ""));
+        assert_eq!(session.to_file(), ("my_config.py", "batch_size = 8\n".to_owned()));
+        let command = command_line(&PlannedSession::of(&session), &session.options);
+        assert_eq!(command, "python train.py my_config.py --batch_size=8 --n_layer=12");
+        session.set_text("n_layer = 6\n".into());
+        assert_eq!(session.to_file(), ("config.py", "n_layer = 6\n".to_owned()));
+        // A file with a command has no name that a command could repeat.
+        for (name, text) in [("run.py", "python train.py --batch_size=8\n"), ("config.txt", "batch_size = 8\n")] {
+            session.set_file(ConfigFile { name: name.into(), text: text.into() });
+            assert_eq!(session.to_file(), ("config.py", "batch_size = 8\n".to_owned()), "{name}");
+        }
+        session.set_text("python train.py mine.py\n".into());
+        assert_eq!(session.to_file().1, session.text, "a file that was not read is not replaced");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use headroom_planner::{
 use headroom_text::{Part, Separator, Text};
 
 use super::{
-    edit, parse,
+    CONFIG_NAME, edit, parse,
     session::{ConfigFile, Session},
 };
 use crate::text::{self, say, table};
@@ -126,6 +126,15 @@ impl Session {
     pub fn open_file(&mut self, file: ConfigFile) {
         self.set_file(file);
         self.note();
+    }
+
+    /// The name and the text of this run as a config file. A command or a log becomes a config.
+    pub fn to_file(&self) -> (&str, String) {
+        let name = self.file.as_ref().map_or(CONFIG_NAME, |file| &file.name);
+        match edit::to_config(&self.text) {
+            Some(text) => (name, noted(&Self { text, ..self.clone() })),
+            None => (name, noted(self)),
+        }
     }
 
     fn note(&mut self) {

@@ -6,7 +6,7 @@ use headroom_planner::{
     session::Options,
 };
 
-use super::{CONFIG_NAME, edit, gpu, needs, parse, presets, read_settings};
+use super::{edit, gpu, parse, presets, read_settings};
 
 /// A run on a GPU, as entered.
 #[derive(Clone, Debug, PartialEq)]
@@ -148,15 +148,6 @@ impl Session {
         self.file = Some(file).filter(|_| is_config);
     }
 
-    /// The name and the text of this run as a config file. A command or a log becomes a config.
-    pub fn to_file(&self) -> (&str, String) {
-        let name = self.file.as_ref().map_or(CONFIG_NAME, |file| &file.name);
-        match edit::to_config(&self.text) {
-            Some(text) => (name, needs::noted(&Self { text, ..self.clone() })),
-            None => (name, needs::noted(self)),
-        }
-    }
-
     /// Removes comments that fixes wrote for another run or GPU. Must be called after every change.
     pub fn settle(&mut self) {
         self.settle_after(None);
@@ -192,7 +183,6 @@ fn processes(text: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::state::{answer::PlannedSession, command::command_line};
 
     #[test]
     fn a_link_opens_to_the_same_values() {
@@ -251,27 +241,6 @@ mod tests {
         let opened = Session::open(&Session::default().fragment(), None).expect("a link");
         assert!(opened.session.is_untouched());
         assert!(!Session { text: "batch_size = 64\n".into(), ..Session::default() }.is_untouched());
-    }
-
-    #[test]
-    fn opened_config_keeps_its_name_until_another_text_replaces_it() {
-        let file = ConfigFile { name: "my_config.py".into(), text: "batch_size = 64\nn_layer = 6\n".into() };
-        let mut session = Session::default();
-        session.set_file(file.clone());
-        session.set_keys(&[("batch_size", Value::Int(8))]);
-        session.type_text(session.text.replace("n_layer = 6\n", ""));
-        assert_eq!(session.to_file(), ("my_config.py", "batch_size = 8\n".to_owned()));
-        let command = command_line(&PlannedSession::of(&session), &session.options);
-        assert_eq!(command, "python train.py my_config.py --batch_size=8 --n_layer=12");
-        session.set_text("n_layer = 6\n".into());
-        assert_eq!(session.to_file(), ("config.py", "n_layer = 6\n".to_owned()));
-        // A file with a command has no name that a command could repeat.
-        for (name, text) in [("run.py", "python train.py --batch_size=8\n"), ("config.txt", "batch_size = 8\n")] {
-            session.set_file(ConfigFile { name: name.into(), text: text.into() });
-            assert_eq!(session.to_file(), ("config.py", "batch_size = 8\n".to_owned()), "{name}");
-        }
-        session.set_text("python train.py mine.py\n".into());
-        assert_eq!(session.to_file().1, session.text, "a file that was not read is not replaced");
     }
 
     #[test]
