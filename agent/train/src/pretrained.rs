@@ -415,7 +415,7 @@ mod tests {
         let other = index.to_string().replacen(&shard(0), &shard(1), 1);
         fs::write(dir.path().join(INDEX_FILE), other).expect("written");
         let error = load(dir.path()).expect_err("not in that shard");
-        assert!(error.to_string().contains(&format!("{}: it lacks the tensor", shard(1))), "{error}");
+        assert!(error.to_string().contains(&format!("its shard {} lacks the tensor", shard(1))), "{error}");
         fs::write(dir.path().join(INDEX_FILE), index.to_string()).expect("written");
         fs::remove_file(dir.path().join(shard(1))).expect("removed");
         let error = load(dir.path()).expect_err("a shard is missing");

@@ -31,7 +31,7 @@ fn a_message_is_pasted_explained_and_mended() {
         assert!(config.contains("# headroom: fits"), "{config}");
 
         // Going back restores the pasted texts.
-        page.script("history.back()").await;
+        page.back().await;
         page.until("the message is there again", "document.querySelector('#message')?.value.includes('6.14 GiB')")
             .await;
         assert_eq!(page.value::<String>("document.querySelector('#config').value").await, CONFIG);
@@ -79,10 +79,10 @@ fn a_message_alone_is_solved_and_shared() {
         page.until("it is there again", "document.querySelector('[data-testid=agreement]')").await;
         assert_eq!(page.value::<String>("location.hash").await, solved);
         assert!(!page.value::<String>("document.querySelector('#message').value").await.contains("secret"));
-        page.script("history.back()").await;
+        page.back().await;
         page.until("the run is open again", "document.querySelector('[data-testid=offers][data-exact=true]')").await;
         assert_eq!(page.value::<String>("document.querySelector('#config').value").await, "");
-        page.script("history.back()").await;
+        page.back().await;
         page.until("nothing is pasted", "document.querySelector('[data-testid=empty] h1')").await;
         page.open("").await;
     });

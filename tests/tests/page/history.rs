@@ -47,12 +47,12 @@ fn back_undoes_complete_actions() {
         let on_t4: String = page.value(CONFIG).await;
         assert!(fixed.contains("# headroom: fits") && !on_t4.contains("# headroom"), "{fixed}\n{on_t4}");
 
-        page.script("history.back()").await;
+        page.back().await;
         page.until("the GPU is back", "document.querySelector('#gpu').value === 'RTX 4070'").await;
         page.until("with the comments", &format!("{CONFIG} === {fixed:?}")).await;
-        page.script("history.back()").await;
+        page.back().await;
         shows(page, "batch_size", "64").await;
-        page.script("history.forward()").await;
+        page.forward().await;
         shows(page, "batch_size", "8").await;
     });
 }
@@ -72,16 +72,16 @@ fn back_undoes_an_edit_and_not_a_keystroke() {
         page.fill("#dropout", "0.1").await;
         page.until("the address follows", "location.hash.includes('dropout=0.1')").await;
         assert_eq!(length(page).await, before + 2);
-        page.script("history.back()").await;
+        page.back().await;
         page.until("the text is back", &format!("{CONFIG} === {edited:?}")).await;
-        page.script("history.back()").await;
+        page.back().await;
         shows(page, "batch_size", "4").await;
         shows(page, "n_layer", "12").await;
         assert_eq!(length(page).await, before + 2, "going back adds no entry");
-        page.script("history.forward()").await;
+        page.forward().await;
         page.until("the edit is back", &format!("{CONFIG} === {edited:?}")).await;
         shows(page, "n_layer", "6").await;
-        page.script("history.forward()").await;
+        page.forward().await;
         shows(page, "dropout", "0.1").await;
     });
 }
@@ -128,9 +128,9 @@ fn back_undoes_an_edit_of_diagnose() {
         page.press("batch_size = 64\nn_layer = 6\n").await;
         page.until("the address follows", "location.hash.includes('n_layer=6')").await;
         assert_eq!(length(page).await, before + 1);
-        page.script("history.back()").await;
+        page.back().await;
         page.until("the config is back", &format!("{CONFIG} === {given:?}")).await;
-        page.script("history.forward()").await;
+        page.forward().await;
         page.until("the edit is back", &format!("{CONFIG}.includes('n_layer = 6')")).await;
         assert!(page.value::<bool>("document.querySelector('#message').value.includes('6.14 GiB')").await);
         page.open("").await;

@@ -124,6 +124,18 @@ impl Page {
         self.until("the field is there", "document.querySelector('#message')").await;
     }
 
+    /// Goes one step back in the browser's history.
+    ///
+    /// A script with `history.back()` may go back twice: ChromeDriver repeats a script that a navigation interrupts.
+    pub async fn back(&self) {
+        self.browser.driver.back().await.expect("there is a step back");
+    }
+
+    /// Goes one step forward in the browser's history.
+    pub async fn forward(&self) {
+        self.browser.driver.forward().await.expect("there is a step forward");
+    }
+
     /// Returns the plan of the command line for the same configuration. A run that does not fit has a plan too.
     pub fn command_line(&self, config: &Path, arguments: &[&str]) -> Value {
         let mut command = std::process::Command::new(&self.headroom);
