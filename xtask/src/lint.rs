@@ -13,9 +13,9 @@ use crate::{
     tools,
 };
 
-/// The target of the page.
-const WASM: [&str; 2] = ["--target", "wasm32-unknown-unknown"];
-/// The programs of the page, and the profile of their build, which compiles the same macros and build scripts.
+/// The target of the page, and the profile of its build, which compiles the same macros and build scripts.
+const WASM: [&str; 4] = ["--target", "wasm32-unknown-unknown", "--profile", "page"];
+/// The programs of the page.
 const PROGRAMS: [&str; 2] = ["headroom-web", "headroom-demo"];
 /// Packages that agent and page share, with the features that the page enables.
 const SHARED_WITH_PAGE: [(&str, &str); 5] = [
@@ -43,15 +43,7 @@ pub fn run(shell: &Shell) -> Result<()> {
             results.push(clippy(shell, &[&package.name], &["--no-default-features"], None));
         }
     }
-    for name in PROGRAMS {
-        results.push(clippy(
-            shell,
-            &[name],
-            &[&WASM[..], &["--all-features", "--profile", "page"]].concat(),
-            Some("wasm"),
-        ));
-    }
-    for (name, features) in SHARED_WITH_PAGE {
+    for (name, features) in PROGRAMS.map(|name| (name, "--all-features")).into_iter().chain(SHARED_WITH_PAGE) {
         results.push(clippy(shell, &[name], &[&WASM[..], &[features]].concat(), Some("wasm")));
     }
     results.push(fuzz::lint(shell));
