@@ -105,6 +105,23 @@ fn missing_module_doc(file: &File) -> Vec<String> {
     if file.text.starts_with("//!") { vec![] } else { vec![format!("{} does not begin with a `//!` line", file.path)] }
 }
 
+/// No package runs documentation tests, whose step took 40 s without finding one. An example is a test of its own.
+fn untested_examples(file: &File) -> Vec<String> {
+    let is_doc = |line: &str| line.starts_with("//!") || line.starts_with("///");
+    let mut is_inside = false;
+    let mut findings = Vec::new();
+    for (idx, line) in file.text.lines().map(str::trim_start).enumerate() {
+        let fence = is_doc(line).then(|| line[3..].trim().strip_prefix("```")).flatten();
+        if let Some(language) = fence {
+            if !is_inside && language != "text" {
+                findings.push(format!("{}:{} begins a code block that is not ```text", file.path, idx + 1));
+            }
+            is_inside = !is_inside;
+        }
+    }
+    findings
+}
+
 fn too_long(file: &File) -> Vec<String> {
     let lines = file.text.lines().count();
     if lines <= LINES_MAX || file.text.starts_with(TABLE) {
@@ -276,6 +293,11 @@ fn every_file_says_what_lives_in_it() {
 }
 
 #[test]
+fn documentation_has_no_untested_example() {
+    tidy(sources(&[".rs"]).iter().flat_map(untested_examples));
+}
+
+#[test]
 fn files_are_short() {
     tidy(sources(&[&[".rs", ".wgsl"], CPP].concat()).iter().flat_map(too_long));
 }
@@ -374,6 +396,15 @@ fn must_find_a_misplaced_import() {
 fn must_find_a_missing_module_doc() {
     assert_eq!(missing_module_doc(&file("a.rs", "//! What it is.\n")), [""; 0]);
     assert_eq!(missing_module_doc(&file("a.rs", "use std::fs;\n//! Too late.\n")).len(), 1);
+}
+
+#[test]
+fn must_find_an_untested_example() {
+    let example =
+        |fence: &str| file("a.rs", &format!("/// Adds.\n///\n/// ```{fence}\n/// add(1, 2)\n/// ```\nfn add() {{}}\n"));
+    assert_eq!(untested_examples(&example("text")), [""; 0]);
+    assert_eq!(untested_examples(&example("")), ["a.rs:3 begins a code block that is not ```text"]);
+    assert_eq!(untested_examples(&example("rust")).len(), 1);
 }
 
 #[test]

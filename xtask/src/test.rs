@@ -11,7 +11,7 @@ use crate::{
     outcome::{Outcome, Runner},
     page::{self, Build},
     parallel, run,
-    shell::{Cmd, Shell, note, step},
+    shell::{Shell, note, step},
     tools,
 };
 use std::{
@@ -31,29 +31,8 @@ enum Tier {
     Full,
 }
 
-/// Packages whose features are unified, and their targets in the quick tier.
-#[derive(Debug)]
-struct Selection {
-    packages: &'static [&'static str],
-    /// Profile `quick` of .config/nextest.toml leaves out their slow tests.
-    quick: &'static [&'static str],
-    why: &'static str,
-}
-
-/// The packages with the programs, and the end-to-end tests. The latter depend on crates that enable `preserve_order`
-/// of serde_json, which would change the order of keys in the programs' JSON.
-const SELECTIONS: [Selection; 2] = [
-    Selection {
-        packages: &["--workspace", "--exclude=headroom-tests"],
-        quick: &["--lib", "--bins"],
-        why: "each package's own tests",
-    },
-    Selection {
-        packages: &["--package=headroom-tests"],
-        quick: &["--test=memory", "--test=tidy"],
-        why: "the programs as people use them",
-    },
-];
+/// The targets of the quick tier. Profile `quick` of .config/nextest.toml leaves out their slow tests.
+const QUICK: [&str; 4] = ["--lib", "--bins", "--test=memory", "--test=tidy"];
 
 /// Options of the command line.
 #[derive(Debug)]
@@ -103,18 +82,13 @@ fn run_tier(shell: &Shell, options: &Options, outcome: &mut Outcome) -> Result<(
     let filter = options.filter.as_deref();
     if options.tier == Tier::Quick {
         let environment = [("HEADROOM_SKIPS", skips.clone())];
-        for selection in &SELECTIONS {
-            outcome.add(tests(shell, runner, selection, options.tier, filter, &environment)?);
-        }
+        outcome.add(tests(shell, runner, options.tier, filter, &environment)?);
     } else {
         let mut environment = environment(shell, options, skips.clone())?;
         build(shell)?;
         environment.push(("HEADROOM_BIN", program(shell, options.tier)?));
         environment.extend(gpu::of_tests(shell)?);
-        for selection in &SELECTIONS {
-            outcome.add(tests(shell, runner, selection, options.tier, filter, &environment)?);
-        }
-        outcome.add(doc_tests(shell, filter)?);
+        outcome.add(tests(shell, runner, options.tier, filter, &environment)?);
         if options.with_browser {
             skip_what_is_missing(&environment, outcome);
         }
@@ -169,10 +143,8 @@ fn environment(shell: &Shell, options: &Options, skips: PathBuf) -> Result<Vec<(
 /// Builds all tests with the programs that they start.
 fn build(shell: &Shell) -> Result<()> {
     let hint = "the compiler's message is above; a missing `cc` or `gcc` is in your system's packages";
-    SELECTIONS.iter().try_for_each(|selection| {
-        step(&format!("build the tests of {}", selection.packages.join(" ")), selection.why, || {
-            shell.cmd("cargo").args(["test", "--no-run", "--all-features"]).args(selection.packages).run(hint)
-        })
+    step("build the tests", "and the programs that they start", || {
+        shell.cmd("cargo").args(["test", "--no-run", "--workspace", "--all-features"]).run(hint)
     })
 }
 
@@ -204,11 +176,10 @@ fn test_threads() -> usize {
     cores + cores.div_ceil(2)
 }
 
-/// Runs tests of a selection: those of the quick tier's targets, or all of them.
+/// Runs the tests of the quick tier's targets, or all of them.
 fn tests(
     shell: &Shell,
     runner: Runner,
-    selection: &Selection,
     tier: Tier,
     filter: Option<&str>,
     environment: &[(&'static str, PathBuf)],
@@ -218,26 +189,16 @@ fn tests(
             let threads = format!("--test-threads={}", test_threads());
             let command = shell.cmd("cargo").args(["nextest", "run", "--no-fail-fast", "--no-tests=pass"]);
             let command = command.args([threads]);
-            if tier == Tier::Quick { command.args(["--profile=quick"]).args(selection.quick) } else { command }
+            if tier == Tier::Quick { command.args(["--profile=quick"]).args(QUICK) } else { command }
         }
         Runner::CargoTest => {
             let command = shell.cmd("cargo").args(["test", "--no-fail-fast", "--lib", "--bins", "--tests"]);
             command.env("RUST_TEST_THREADS", "1")
         }
     };
-    let command = command.args(selection.packages);
     let command = environment.iter().fold(command, |command, (name, value)| command.env(name, value));
-    watched(command, runner, filter, "run the tests", selection.why)
-}
-
-fn doc_tests(shell: &Shell, filter: Option<&str>) -> Result<Outcome> {
-    let command = shell.cmd("cargo").args(["test", "--doc", "--no-fail-fast"]).args(SELECTIONS[0].packages);
-    watched(command, Runner::CargoTest, filter, "run the documentation tests", "the examples in the documentation")
-}
-
-fn watched(command: Cmd, runner: Runner, filter: Option<&str>, what: &str, why: &str) -> Result<Outcome> {
-    let command = command.args(["--all-features"]).args(filter.iter().flat_map(|filter| ["--", filter]));
-    step(what, why, || {
+    let command = command.args(["--workspace", "--all-features"]).args(filter.iter().flat_map(|filter| ["--", filter]));
+    step("run the tests", "of all packages", || {
         let (lines, success) = command.watch(|_| {})?;
         Ok(Outcome::of_runner(runner, &lines, success))
     })

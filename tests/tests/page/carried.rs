@@ -134,7 +134,7 @@ fn link_of_an_unread_command_opens_the_same_command() {
         page.click("#copy-link").await;
         let link = page.clipboard().await;
         page.script("sessionStorage.clear()").await;
-        page.browser.driver.goto(link.replacen('#', "?fresh#", 1)).await.expect("the page opens");
+        page.browser.driver.goto(&link.replacen('#', "?fresh#", 1)).await.expect("the page opens");
         page.until("it is the same", &format!("document.querySelector('#config')?.value.trim() === {command:?}")).await;
         assert!(page.text("#verdict").await.contains("config/my_config.py was not read"));
     });

@@ -1,8 +1,8 @@
 //! The chart of memory over the run, and the list of tensors below it.
 
 use crate::page::{LAPTOP, PHONE, Page, Size, tell};
+use fantoccini::key::Key;
 use serde_json::json;
-use thirtyfour::Key;
 
 const FAILS: &str = "1&batch_size=64&gpu=RTX%204070";
 const FITS: &str = "1&batch_size=4&gpu=RTX%204070";
@@ -68,9 +68,9 @@ fn a_moment_shows_its_categories_and_largest_tensors() {
         page.until("the details are gone", &format!("!({DETAILS})")).await;
         // The keyboard works too, and a screen reader announces the value.
         page.script("document.querySelector('#copy-command').focus()").await;
-        page.press(Key::Tab).await;
+        page.press(&Key::Tab).await;
         page.until("the chart has the focus", "document.activeElement.id === 'chart'").await;
-        page.press(Key::Home).await;
+        page.press(&Key::Home).await;
         page.until("the start is shown", &format!("{AT} === 0 && {DETAILS}")).await;
         let said: String = page.value("document.querySelector('#chart').ariaValueText").await;
         assert!(said.contains("parameters") && said.contains("iB"), "{said}");
@@ -118,7 +118,7 @@ fn a_drag_zooms_and_a_click_pins() {
         let share: f64 = page.value(&format!("{AT} / {all}")).await;
         assert!((share - 0.375).abs() < 0.02, "{share}");
         // Keys stay in the zoomed part, and zoom further.
-        page.press(Key::Home).await;
+        page.press(&Key::Home).await;
         page.until("its start", &format!("Math.abs({AT} / {all} - 0.25) < 0.02")).await;
         page.press("+").await;
         page.until("half of it", &format!("Math.abs({columns} / {all} - 0.125) < 0.02")).await;

@@ -32,7 +32,7 @@ fn shipped() -> PathBuf {
 }
 
 async fn open(page: &Page) {
-    page.browser.driver.goto(format!("{}demo.html", page.address)).await.expect("the page opens");
+    page.browser.driver.goto(&format!("{}demo.html", page.address)).await.expect("the page opens");
     page.until("the model is loaded", READY).await;
 }
 
@@ -64,7 +64,7 @@ async fn run_on(page: &Page, way: &str, said: &str) {
 async fn choose(page: &Page, files: &[&Path]) {
     let input = page.find("#model-file").await;
     let names: Vec<_> = files.iter().map(|file| file.to_string_lossy()).collect();
-    input.send_keys(names.join("\n")).await.expect("the files are chosen");
+    input.send_keys(&names.join("\n")).await.expect("the files are chosen");
 }
 
 fn scratch(test: &str) -> PathBuf {
@@ -113,7 +113,7 @@ fn a_token_shows_what_could_have_stood_there() {
         let last: Vec<f64> = page.value(shares).await;
         assert!(!last.is_empty() && last.is_sorted_by(|a, b| a >= b), "{last:?}");
         page.script("document.querySelector('#tokens').focus()").await;
-        page.press(thirtyfour::Key::Home).await;
+        page.press(&fantoccini::key::Key::Home).await;
         page.until("the first is marked", "document.querySelector('#tokens').children[16].ariaCurrent === 'true'")
             .await;
         let chosen = page.text(".candidate--chosen .candidate__name").await;
@@ -134,7 +134,7 @@ fn without_webgpu_the_cpu_writes_and_the_page_says_why() {
         }
         // Arrow keys skip disabled options, and keep the focus on the chosen one.
         page.script("document.querySelector('#way-best').focus()").await;
-        page.press(thirtyfour::Key::Down).await;
+        page.press(&fantoccini::key::Key::Down).await;
         page.until("the CPU was chosen", "document.querySelector('#way-cpu').checked").await;
         page.until(
             "it runs",

@@ -6,9 +6,9 @@ use crate::{
     page::{LAPTOP, PHONE, Page, tell_of},
     plain_host::PlainHost,
 };
+use fantoccini::{elements::Element, key::Key};
 use headroom_tests::server::Server;
 use std::path::Path;
-use thirtyfour::{Key, WebElement};
 
 /// The URL of Headroom's files in the pages of `tests/hosts`.
 const NAMED: &str = "https://headroom.example/docs/tools/";
@@ -22,25 +22,22 @@ fn tell_in(test: &str, means: &Means, chapter: &str, site: &Path, tools: &str, s
     tell_of(test, means, &address, &[tools.to_owned()], None, async |page| {
         // A site may scroll smoothly, and a click would miss.
         page.prefer(&[("prefers-reduced-motion", "reduce")]).await;
-        page.browser.driver.goto(format!("{address}{chapter}")).await.expect("the page opens");
+        page.browser.driver.goto(&format!("{address}{chapter}")).await.expect("the page opens");
         story(page).await;
         assert_no_cookies(page).await;
     });
     host.assert_complete();
 }
 
-async fn frame(page: &Page, id: &str) -> WebElement {
-    let frame = format!("document.getElementById({id:?}).shadowRoot?.querySelector('iframe')");
-    page.until("the frame is made", &frame).await;
-    let found = page.browser.driver.execute(format!("return {frame}"), Vec::new()).await.expect("a script runs");
-    found.element().expect("an element")
+async fn frame(page: &Page, id: &str) -> Element {
+    page.frame_of(&format!("#{id}")).await
 }
 
 /// Runs `story` inside an element's frame.
 async fn inside<T>(page: &Page, id: &str, story: impl AsyncFnOnce() -> T) -> T {
     frame(page, id).await.enter_frame().await.expect("a frame");
     let outcome = story().await;
-    page.browser.driver.enter_default_frame().await.expect("the page");
+    page.browser.driver.enter_parent_frame().await.expect("the page");
     outcome
 }
 
@@ -139,7 +136,7 @@ async fn assert_separate_and_kept(page: &Page, tools: &str) {
         assert_eq!(page.value::<String>("document.querySelector('#gpu').value").await, "RTX 4070");
         assert_eq!(page.value::<String>("document.querySelector('#other-processes').value").await, "1.97");
         page.fill("#batch_size", "4").await;
-        page.press(Key::Tab).await;
+        page.press(&Key::Tab).await;
         page.until("it fits", "document.querySelector('#verdict').dataset.fits === 'true'").await;
         page.value::<String>("document.querySelector('#open').href").await
     })
@@ -181,7 +178,7 @@ async fn assert_heights(page: &Page) {
     inside(page, "large", async || page.click("#gpu").await).await;
     assert_fits_exactly(page, "large").await;
     inside(page, "large", async || {
-        page.press(Key::Escape + Key::Tab).await;
+        page.press(&format!("{}{}", Key::Escape, Key::Tab)).await;
         page.click(".fixes__fix[data-fits=true] button").await;
         page.until("the fix is made", "document.querySelector('#verdict').dataset.fits === 'true'").await;
     })
@@ -281,7 +278,7 @@ fn messages_from_anyone_else_change_nothing() {
     let host = PlainHost::start_with(&site, NAMED, &tools.address);
     let also = [tools.address.clone(), stranger.address.clone()];
     tell_of(test, &means, &host.address, &also, None, async |page| {
-        page.browser.driver.goto(format!("{}fit.html", host.address)).await.expect("the page opens");
+        page.browser.driver.goto(&format!("{}fit.html", host.address)).await.expect("the page opens");
         assert!(!fits(page, "large").await);
         assert_fits_exactly(page, "large").await;
         let height = "document.getElementById('large').shadowRoot.querySelector('iframe').clientHeight";
@@ -340,7 +337,7 @@ fn messages_from_anyone_else_change_nothing() {
         page.find("#others").await.enter_frame().await.expect("a frame");
         page.until("it does answer", "document.querySelector('#verdict[data-fits]')").await;
         assert_eq!(page.value::<String>("document.documentElement.dataset.theme").await, "light");
-        page.browser.driver.enter_default_frame().await.expect("the page");
+        page.browser.driver.enter_parent_frame().await.expect("the page");
         // The browser logs that no frame of that origin received the message.
         let console = page.browser.console().await;
         assert!(console.iter().all(|line| line.contains("https://other.example")), "{console:?}");
@@ -367,8 +364,8 @@ fn link_is_shown_without_scripts() {
         page.browser.driver.refresh().await.expect("it loads again");
         let link = page.find("#large a").await;
         assert_eq!(link.text().await.expect("words"), "The GPU memory of GPT-2 at a batch of 64 on an RTX 4070");
-        let shape = link.rect().await.expect("a place");
-        assert!(shape.width > 100.0 && shape.height > 10.0, "{shape:?}");
+        let (_, _, width, height) = link.rectangle().await.expect("a place");
+        assert!(width > 100.0 && height > 10.0, "{width} x {height}");
         let href = link.attr("href").await.expect("an address").expect("an address");
         assert!(href.starts_with(&format!("{}#1&batch_size=64&", tools.address)), "{href}");
         page.cdp("Emulation.setScriptExecutionDisabled", serde_json::json!({ "value": false })).await;

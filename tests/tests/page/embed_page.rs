@@ -13,15 +13,12 @@ const RUN: &str = "1&batch_size=64&gradient_accumulation_steps=1&gpu=RTX%204070&
 const WIDTHS: [Size; 6] = [(320, 640), (360, 740), PHONE, (640, 800), (768, 1024), (900, 900)];
 
 async fn enter_preview(page: &Page) {
-    let frame = "document.querySelector('headroom-calculator')?.shadowRoot?.querySelector('iframe')";
-    page.until("the preview is made", frame).await;
-    let found = page.browser.driver.execute(format!("return {frame}"), Vec::new()).await.expect("a script runs");
-    found.element().expect("an element").enter_frame().await.expect("a frame");
+    page.frame_of("headroom-calculator").await.enter_frame().await.expect("a frame");
     page.until("the preview answers", "document.querySelector('#verdict[data-fits]')").await;
 }
 
 async fn leave(page: &Page) {
-    page.browser.driver.enter_default_frame().await.expect("the page");
+    page.browser.driver.enter_parent_frame().await.expect("the page");
 }
 
 #[test]
@@ -83,7 +80,7 @@ fn the_lines_are_written_shown_and_work_on_another_site() {
 #[test]
 fn the_short_name_of_the_page_has_a_preview_too() {
     tell("the_short_name_of_the_page_has_a_preview_too", async |page| {
-        page.browser.driver.goto(format!("{}embed#{RUN}", page.address)).await.expect("the page opens");
+        page.browser.driver.goto(&format!("{}embed#{RUN}", page.address)).await.expect("the page opens");
         page.until("the page is there", "document.querySelector('#snippet')").await;
         page.script("document.querySelector('#preview').scrollIntoView()").await;
         enter_preview(page).await;
@@ -95,7 +92,7 @@ fn the_short_name_of_the_page_has_a_preview_too() {
 #[test]
 fn snippet_leaves_out_what_changes_no_figure() {
     tell("snippet_leaves_out_what_changes_no_figure", async |page| {
-        page.browser.driver.goto(format!("{}embed.html#{RUN}", page.address)).await.expect("the page opens");
+        page.browser.driver.goto(&format!("{}embed.html#{RUN}", page.address)).await.expect("the page opens");
         page.until("the page is there", "document.querySelector('#snippet')").await;
         page.fill("#config", "--max_iters=5000 --eval_interval=100 --n_layer=12 --batch_size=2").await;
         let said = page.until_says("document.querySelector('#snippet').textContent", "batch_size=2").await;
@@ -161,7 +158,7 @@ fn the_page_that_writes_the_lines_has_no_serious_fault() {
     let Some(axe) = named(name, "HEADROOM_AXE") else { return };
     let axe = fs::read_to_string(axe).expect("axe-core's script");
     tell(name, async |page| {
-        page.browser.driver.goto(format!("{}embed.html#{RUN}", page.address)).await.expect("the page opens");
+        page.browser.driver.goto(&format!("{}embed.html#{RUN}", page.address)).await.expect("the page opens");
         page.until("the page is there", "document.querySelector('#snippet')").await;
         page.script("document.querySelector('#preview').scrollIntoView()").await;
         enter_preview(page).await;

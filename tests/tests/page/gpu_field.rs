@@ -1,8 +1,8 @@
 //! The GPU field: its list, its search, and a text that names no GPU.
 
 use crate::page::{Page, tell};
+use fantoccini::key::Key;
 use std::collections::BTreeSet;
-use thirtyfour::Key;
 
 const GPU: &str = "document.querySelector('#gpu')";
 
@@ -26,7 +26,7 @@ fn enter_keeps_the_gpu_that_is_there() {
         page.until("the list is open", &format!("{GPU}.ariaExpanded === 'true'")).await;
         let current = "document.querySelector('#gpu-list [aria-selected=true]').firstElementChild.textContent";
         assert_eq!(page.value::<String>(current).await, "GeForce RTX 4070");
-        page.press(Key::Enter).await;
+        page.press(&Key::Enter).await;
         page.until("the list is closed", &format!("{GPU}.ariaExpanded === 'false'")).await;
         assert_eq!(field(page).await, before);
         assert_eq!(page.numbers().await.headroom_bytes, left);
@@ -50,7 +50,7 @@ fn a_size_lists_every_gpu_of_that_size() {
             page.until_says(&format!("`;${{{names}}};`"), &format!(";{name};")).await;
         }
         page.fill("#gpu", "x").await;
-        page.press(Key::Backspace).await;
+        page.press(&Key::Backspace).await;
         page.until("all are listed", "document.querySelectorAll('#gpu-list .combobox__choice').length > 100").await;
         let of_12 = "[...document.querySelectorAll('#gpu-list .combobox__choice')]
             .filter((o) => o.lastElementChild.textContent.startsWith('12 GB')).map((o) => o.firstElementChild.textContent)";
@@ -67,7 +67,7 @@ fn a_size_lists_every_gpu_of_that_size() {
         }
         // There is no verdict while the user types.
         assert_eq!(page.text("#verdict").await, "No plan yet: choose a GPU");
-        page.press(Key::Escape).await;
+        page.press(&Key::Escape).await;
         assert_eq!(field(page).await, "RTX 4070");
         assert!(page.text("#verdict-detail").await.contains("RTX 4070;"), "{}", page.text("#verdict-detail").await);
     });
@@ -90,7 +90,7 @@ fn a_name_of_no_gpu_is_marked_and_has_no_verdict() {
             assert_eq!(page.text("#verdict").await, "No plan yet: choose a GPU");
             let heard = "document.querySelector('p.visually-hidden[role=status]').textContent";
             page.until("it is announced", &format!("{heard}.startsWith('No plan yet')")).await;
-            page.press(leave).await;
+            page.press(&leave).await;
             page.until("the field is marked", &format!("{GPU}.ariaInvalid === 'true'")).await;
             page.until("there is no verdict", NO_VERDICT).await;
             assert_eq!(field(page).await, "foobar");
@@ -99,10 +99,10 @@ fn a_name_of_no_gpu_is_marked_and_has_no_verdict() {
             // Clearing the field leaves it empty, and a GPU is back once it is left.
             page.click("#gpu").await;
             page.press_with_control('a').await;
-            page.press(Key::Backspace).await;
+            page.press(&Key::Backspace).await;
             page.until("the field is empty", &format!("{GPU}.value === '' && !{GPU}.placeholder")).await;
             assert!(page.value::<bool>(NO_VERDICT).await);
-            page.press(Key::Tab).await;
+            page.press(&Key::Tab).await;
             page.until("there is a verdict", "document.querySelector('#verdict[data-fits]')").await;
             assert_eq!(field(page).await, "GeForce RTX 3060 12GB");
             assert!(page.value::<bool>(&format!("!{GPU}.ariaInvalid")).await);
@@ -114,7 +114,7 @@ fn a_name_of_no_gpu_is_marked_and_has_no_verdict() {
 #[test]
 fn unknown_gpu_of_a_link_is_named_once_and_can_be_cleared() {
     tell("unknown_gpu_of_a_link_is_named_once_and_can_be_cleared", async |page| {
-        page.browser.driver.goto(format!("{}?fresh#1&gpu=foobar", page.address)).await.expect("the page opens");
+        page.browser.driver.goto(&format!("{}?fresh#1&gpu=foobar", page.address)).await.expect("the page opens");
         page.until("the field is marked", &format!("{GPU}?.ariaInvalid === 'true'")).await;
         let count = "document.body.innerText.split('foobar').length - 1";
         assert_eq!(page.value::<u64>(count).await, 1);
@@ -122,8 +122,8 @@ fn unknown_gpu_of_a_link_is_named_once_and_can_be_cleared() {
         for leave in [Key::Enter, Key::Tab] {
             page.click("#gpu").await;
             page.press_with_control('a').await;
-            page.press(Key::Backspace).await;
-            page.press(leave).await;
+            page.press(&Key::Backspace).await;
+            page.press(&leave).await;
             assert_eq!(field(page).await, "");
             assert!(page.value::<bool>(NO_VERDICT).await);
         }
@@ -146,7 +146,7 @@ fn ambiguous_text_selects_no_gpu() {
                 let highlighted = "document.querySelector('#gpu-list [aria-selected=true]')";
                 assert!(page.value::<bool>(&format!("{highlighted} === null")).await, "{typed}");
                 assert!(page.value::<bool>(&format!("!{GPU}.ariaInvalid")).await, "{typed}");
-                page.press(leave.clone()).await;
+                page.press(&leave).await;
                 page.until("the field is marked", &format!("{GPU}.ariaInvalid === 'true'")).await;
                 assert_eq!(page.text("#gpu-fault").await, "Several GPUs match. Choose one from the list.");
                 assert_eq!(page.text("#verdict").await, "No plan yet: choose a GPU");
@@ -156,7 +156,7 @@ fn ambiguous_text_selects_no_gpu() {
                     (typed, address.clone())
                 );
                 page.script("document.querySelector('#gpu').focus()").await;
-                page.press(Key::Escape).await;
+                page.press(&Key::Escape).await;
                 page.until("the GPU is back", &format!("{GPU}.value === 'GeForce RTX 4070'")).await;
                 page.until("there is a verdict", "document.querySelector('#verdict[data-fits]')").await;
             }
@@ -164,7 +164,7 @@ fn ambiguous_text_selects_no_gpu() {
         // A row that the arrow keys reached is a choice.
         page.fill("#gpu", "rtx 30").await;
         let first = listed(page).await.remove(0);
-        page.press(Key::Down + Key::Tab).await;
+        page.press(&format!("{}{}", Key::Down, Key::Tab)).await;
         page.until("it is chosen", &format!("{GPU}.value === {first:?}")).await;
         page.until("there is a verdict", "document.querySelector('#verdict[data-fits]')").await;
     });
@@ -185,7 +185,7 @@ fn sizes_are_accepted_with_decimal_point_and_comma() {
                 page.fill("#gpu", typed).await;
                 assert_eq!(page.text("#verdict").await, "No plan yet: choose a GPU");
                 assert!(page.text("#verdict-detail").await.starts_with(&format!("Press Enter for {typed}")), "{typed}");
-                page.press(leave).await;
+                page.press(&leave).await;
                 let has = format!("document.querySelector('.figures').textContent.includes('{shown}')");
                 page.until("the size is planned", &has).await;
             }
@@ -211,7 +211,7 @@ fn typed_gpu_disables_what_belongs_to_the_previous_one() {
             assert_eq!(page.value::<String>("document.querySelector('#config').value").await, text);
             let said: String = page.value("document.querySelector('.chart').textContent").await;
             assert!(said.contains("Showing the plan for the previous GPU"), "{said}");
-            page.press(Key::Escape).await;
+            page.press(&Key::Escape).await;
             page.until("there is a verdict", "document.querySelector('#verdict[data-fits]')").await;
             assert!(page.value::<bool>("!document.querySelector('#fixes').inert").await);
             assert!(page.value::<bool>("!document.querySelector('#copy-card').disabled").await);
@@ -241,7 +241,7 @@ fn tab_and_enter_accept_the_same_gpu() {
             for leave in [Key::Enter, Key::Tab] {
                 page.choose_gpu("GeForce RTX 4070").await;
                 page.fill("#gpu", typed).await;
-                page.press(leave).await;
+                page.press(&leave).await;
                 page.until("it is chosen", &format!("{GPU}.value === {name:?} && {GPU}.ariaExpanded === 'false'"))
                     .await;
             }
@@ -255,12 +255,12 @@ fn emptied_field_keeps_the_gpu() {
         page.choose_gpu("GeForce RTX 4070").await;
         for leave in [Key::Enter, Key::Tab, Key::Escape] {
             page.fill("#gpu", "x").await;
-            page.press(Key::Backspace).await;
+            page.press(&Key::Backspace).await;
             page.until("all are listed", "document.querySelectorAll('#gpu-list .combobox__choice').length > 100").await;
             let current = "document.querySelector('#gpu-list [aria-selected=true]').firstElementChild.textContent";
             assert_eq!(page.value::<String>(current).await, "GeForce RTX 4070");
             assert!(page.value::<bool>(NO_VERDICT).await, "an empty field has no verdict");
-            page.press(leave).await;
+            page.press(&leave).await;
             page.until("the GPU is kept", &format!("{GPU}.value === 'GeForce RTX 4070'")).await;
             assert!(page.text("#verdict-detail").await.contains("RTX 4070"));
         }
@@ -282,7 +282,7 @@ fn list_is_grouped_and_knows_clouds() {
             .await;
         assert!(rows[1].contains("Kaggle T4 x2") && rows[1].contains("2 × Tesla T4; a plan is for one"), "{rows:?}");
         assert!(rows[2].contains("Kaggle P100"), "{rows:?}");
-        page.press(Key::Down + Key::Enter).await;
+        page.press(&format!("{}{}", Key::Down, Key::Enter)).await;
         page.until("it is taken", &format!("{GPU}.value === 'Tesla T4'")).await;
     });
 }
@@ -338,9 +338,9 @@ fn thumbs_stay_where_the_pointer_puts_them() {
         page.fill("#n_embd", "768").await;
         page.fill("#n_head", "12").await;
         page.script("document.querySelector('#n_head-range').focus()").await;
-        page.press(Key::Right).await;
+        page.press(&Key::Right).await;
         page.until("the next divisor", "document.querySelector('#n_head').value === '16'").await;
-        page.press(Key::Left + Key::Left).await;
+        page.press(&format!("{}{}", Key::Left, Key::Left)).await;
         page.until("two back", "document.querySelector('#n_head').value === '8'").await;
     });
 }

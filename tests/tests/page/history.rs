@@ -1,8 +1,8 @@
 //! Back and Forward move through the user's changes. Pasting a text of another form opens the run in it.
 
 use crate::page::{Page, tell};
+use fantoccini::key::Key;
 use std::fs;
-use thirtyfour::Key;
 
 const CONFIG: &str = "document.querySelector('#config').value";
 const OFFERED: &str = "document.querySelector('.fixes:not(.stale) [data-fix=micro_batch][data-fits=true]')";
@@ -118,7 +118,7 @@ fn focused_field_shows_the_restored_run() {
 #[test]
 fn back_undoes_an_edit_of_diagnose() {
     tell("back_undoes_an_edit_of_diagnose", async |page| {
-        page.browser.driver.goto(format!("{}diagnose.html", page.address)).await.expect("the page opens");
+        page.browser.driver.goto(&format!("{}diagnose.html", page.address)).await.expect("the page opens");
         page.until("the example is offered", "document.querySelector('#example')").await;
         page.click("#example").await;
         page.until("it is explained", "document.querySelector('[data-testid=agreement]')").await;
@@ -196,7 +196,7 @@ fn a_pasted_link_or_json_opens_its_run() {
             shows(page, key, value).await;
         }
         page.press_with_control('a').await;
-        page.press(Key::Delete).await;
+        page.press(&Key::Delete).await;
         paste(page, r#"{"architectures": ["LlamaForCausalLM"], "hidden_size": 4096, "vocab_size": 32000}"#).await;
         let headline = "document.querySelector('#verdict').textContent";
         let why = "this is a Llama config; Headroom plans nanoGPT models";
@@ -218,7 +218,7 @@ fn a_link_with_an_unreadable_value_shows_its_error() {
         page.click("#copy-link").await;
         let link = page.clipboard().await;
         assert!(link.contains("batch_size=abc"), "{link}");
-        page.browser.driver.goto(link.replacen('#', "?anew#", 1)).await.expect("the page opens");
+        page.browser.driver.goto(&link.replacen('#', "?anew#", 1)).await.expect("the page opens");
         page.until("there is no plan", headline).await;
         assert_eq!(page.text("#verdict-detail").await, said);
         assert_eq!(page.value::<String>(CONFIG).await.trim_end(), "batch_size = abc");

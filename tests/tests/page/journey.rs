@@ -5,9 +5,13 @@ use crate::{
     numbers::{assert_same, difference},
     page::{Page, tell},
 };
+use fantoccini::{
+    actions::{InputSource, MOUSE_BUTTON_LEFT, MouseActions, PointerAction},
+    key::Key,
+    wd::WindowHandle,
+};
 use serde_json::Value;
 use std::{fs, path::PathBuf};
-use thirtyfour::{Key, WindowHandle};
 
 /// A GPU's short name for the command line. The page lists its full name.
 const GPU: &str = "RTX 4070";
@@ -49,10 +53,12 @@ async fn batch_size(page: &Page) -> u64 {
 async fn lower_the_batch_until_it_fits(page: &Page) {
     let slider = page.find("#batch_size-range").await;
     let width: f64 = page.value("document.querySelector('#batch_size-range').getBoundingClientRect().width").await;
-    #[expect(clippy::cast_possible_truncation, reason = "a width in pixels")]
-    let quarter = (width / 4.0) as i64;
-    let chain = page.browser.driver.action_chain().move_to_element_center(&slider).click_and_hold();
-    chain.move_by_offset(-quarter, 0).release().perform().await.expect("the thumb is dragged");
+    let mouse = MouseActions::new("mouse".to_owned())
+        .then(PointerAction::MoveToElement { element: slider, duration: None, x: 0.0, y: 0.0 })
+        .then(PointerAction::Down { button: MOUSE_BUTTON_LEFT })
+        .then(PointerAction::MoveBy { duration: None, x: -width / 4.0, y: 0.0 })
+        .then(PointerAction::Up { button: MOUSE_BUTTON_LEFT });
+    page.browser.driver.perform_actions(mouse).await.expect("the thumb is dragged");
     page.until("the drag lowers the batch", "Number(document.querySelector('#batch_size').value) < 64").await;
     let dragged = batch_size(page).await;
     assert!((16..56).contains(&dragged), "a quarter of the slider to the left of its middle is {dragged}");
@@ -62,7 +68,7 @@ async fn lower_the_batch_until_it_fits(page: &Page) {
     while !page.fits().await {
         let before = batch_size(page).await;
         assert!(before > 1, "no batch fits");
-        page.press(Key::Left).await;
+        page.press(&Key::Left).await;
         let lower = format!("document.querySelector('#batch_size').value === '{}'", before - 1);
         page.until("an arrow key lowers the batch by one", &lower).await;
     }
@@ -70,7 +76,7 @@ async fn lower_the_batch_until_it_fits(page: &Page) {
 
 async fn open_in_new_window(page: &Page, link: &str) -> WindowHandle {
     let first = page.browser.driver.window().await.expect("a window");
-    let second = page.browser.driver.new_window().await.expect("another window");
+    let second = page.browser.driver.new_window(true).await.expect("another window").handle;
     page.browser.driver.switch_to_window(second).await.expect("it is there");
     page.open_link(link).await;
     first

@@ -1,8 +1,8 @@
 //! The whole page without a mouse.
 
 use crate::page::{Page, tell};
+use fantoccini::key::Key;
 use std::collections::BTreeSet;
-use thirtyfour::Key;
 
 /// JavaScript for the name of a focusable element.
 const NAME: &str = "const name = (element) => element.id ? `#${element.id}`
@@ -31,7 +31,7 @@ async fn tab_to(page: &Page, wanted: &str) {
         if focused(page).await == wanted {
             return;
         }
-        page.press(Key::Tab).await;
+        page.press(&Key::Tab).await;
     }
     panic!("200 times Tab, and never at {wanted}");
 }
@@ -81,7 +81,7 @@ async fn walk(page: &Page, controls: &BTreeSet<String>) -> BTreeSet<String> {
         assert!(shows, "{now} does not show its focus");
         assert!(!page.value::<bool>(COVERED).await, "the verdict covers {now}");
         reached.insert(now);
-        page.press(Key::Tab).await;
+        page.press(&Key::Tab).await;
     }
     reached
 }
@@ -99,19 +99,19 @@ fn a_run_is_planned_with_keys_alone() {
         page.until("the list is open", "document.querySelector('#gpu').ariaExpanded === 'true'").await;
         let listed: u64 = page.value("document.querySelectorAll('#gpu-list [role=option]').length").await;
         assert!(listed >= 1);
-        page.press(Key::Down + Key::Up).await;
-        page.press(Key::Enter).await;
+        page.press(&format!("{}{}", Key::Down, Key::Up)).await;
+        page.press(&Key::Enter).await;
         page.until("the list is closed", "document.querySelector('#gpu').ariaExpanded === 'false'").await;
         assert!(page.value::<String>("document.querySelector('#gpu').value").await.contains("3060"));
 
         tab_to(page, "#batch_size-range").await;
         let left = page.numbers().await.headroom_bytes;
-        page.press(Key::Right).await;
+        page.press(&Key::Right).await;
         page.until("the slider moves", "document.querySelector('#batch_size').value === '13'").await;
         let less = page.numbers().await.headroom_bytes;
         assert!(less < left, "one more sequence takes room: {left} and {less}");
         tab_to(page, "#batch_size").await;
-        page.press(Key::Down).await;
+        page.press(&Key::Down).await;
         page.until("the field moves", "document.querySelector('#batch_size-range').value === '12'").await;
         assert_eq!(page.numbers().await.headroom_bytes, left);
 
@@ -122,7 +122,7 @@ fn a_run_is_planned_with_keys_alone() {
         let left = page.numbers().await.headroom_bytes;
 
         tab_to(page, "SUMMARY More").await;
-        page.press(Key::Enter).await;
+        page.press(&Key::Enter).await;
         page.until("it opens", "document.querySelector('#more').open").await;
         tab_to(page, "#activation_checkpointing").await;
         page.press(" ").await;
@@ -132,16 +132,16 @@ fn a_run_is_planned_with_keys_alone() {
         tab_to(page, "#chart").await;
         let at = "Number(document.querySelector('#chart').ariaValueNow)";
         let (first, before): (i64, _) = (page.value(at).await, page.numbers().await.tensors);
-        page.press(Key::Home).await;
+        page.press(&Key::Home).await;
         page.until("the start is shown", &format!("{at} === 0")).await;
-        page.press(Key::Right + Key::Right).await;
+        page.press(&format!("{}{}", Key::Right, Key::Right)).await;
         page.until("two steps on", &format!("{at} === 2")).await;
         assert_ne!(page.numbers().await.tensors, before, "another moment, other tensors");
         // The column stays pinned when the focus leaves, until Escape releases it.
-        page.press(Key::Tab).await;
+        page.press(&Key::Tab).await;
         page.until("it is kept", &format!("{at} === 2")).await;
         tab_to(page, "#chart").await;
-        page.press(Key::Escape).await;
+        page.press(&Key::Escape).await;
         page.until("the first moment is back", &format!("{at} === {first}")).await;
         assert_eq!(page.numbers().await.tensors, before);
     });

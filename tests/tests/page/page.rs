@@ -1,6 +1,13 @@
 //! Drives the page in a browser: user actions, and what the page shows.
 
 use crate::{browser::Browser, environment::Means, numbers::Numbers};
+use fantoccini::{
+    Locator,
+    actions::{InputSource, KeyAction, KeyActions},
+    elements::Element,
+    error::{CmdError, ErrorStatus},
+    key::Key,
+};
 use headroom_tests::server::Server;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -9,7 +16,6 @@ use std::{
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
-use thirtyfour::{By, Key, TypingData, WebElement, error::WebDriverErrorInner};
 
 /// Timeout for anything to appear. Far above the usual time, because machines are shared.
 const WAIT_MAX: Duration = Duration::from_secs(60);
@@ -100,9 +106,9 @@ fn tell_in(
         runtime.block_on(page.leave_picture(test));
     }
     let Page { browser, server, .. } = page;
-    let quit = runtime.block_on(browser.driver.clone().quit());
+    runtime.block_on(browser.close());
     drop((browser, server, runtime));
-    outcome.map(|()| quit.expect("Chromium ends")).unwrap_or_else(|panic| resume_unwind(panic));
+    outcome.unwrap_or_else(|panic| resume_unwind(panic));
 }
 
 impl Page {
@@ -120,7 +126,7 @@ impl Page {
 
     /// Opens Diagnose without a message.
     pub async fn open_diagnose(&self) {
-        self.browser.driver.goto(format!("{}diagnose.html", self.address)).await.expect("the page opens");
+        self.browser.driver.goto(&format!("{}diagnose.html", self.address)).await.expect("the page opens");
         self.until("the field is there", "document.querySelector('#message')").await;
     }
 
@@ -147,7 +153,7 @@ impl Page {
     /// Runs a script and returns its result.
     pub async fn script(&self, script: &str) -> Value {
         let result = self.browser.driver.execute(script, Vec::new()).await;
-        result.unwrap_or_else(|error| panic!("{script}: {error}")).json().clone()
+        result.unwrap_or_else(|error| panic!("{script}: {error}"))
     }
 
     /// Evaluates a JavaScript expression.
@@ -162,10 +168,10 @@ impl Page {
             "const done = arguments[arguments.length - 1];
              (async () => {expression})().then((value) => done({{ value }}), (error) => done({{ error: `${{error}}` }}))"
         );
-        let result = self.browser.driver.execute_async(script, Vec::new()).await;
+        let result = self.browser.driver.execute_async(&script, Vec::new()).await;
         let result = result.unwrap_or_else(|error| panic!("{expression}: {error}"));
-        assert!(result.json().get("error").is_none(), "{expression}: {}", result.json());
-        result.json()["value"].clone()
+        assert!(result.get("error").is_none(), "{expression}: {result}");
+        result["value"].clone()
     }
 
     /// Waits until an expression is true. An expression that throws, such as one on an element that the page has not
@@ -209,7 +215,7 @@ impl Page {
 
     /// Sends a command of the Chrome DevTools Protocol.
     pub async fn cdp(&self, method: &str, parameters: Value) -> Value {
-        let answer = self.browser.driver.cdp().send_raw(method, parameters).await;
+        let answer = self.browser.cdp(method, parameters).await;
         answer.unwrap_or_else(|error| panic!("{method}: {error}"))
     }
 
@@ -229,9 +235,17 @@ impl Page {
     }
 
     /// Returns the element that matches a CSS selector.
-    pub async fn find(&self, selector: &str) -> WebElement {
-        let found = self.browser.driver.find(By::Css(selector)).await;
+    pub async fn find(&self, selector: &str) -> Element {
+        let found = self.browser.driver.find(Locator::Css(selector)).await;
         found.unwrap_or_else(|error| panic!("{selector}: {error}"))
+    }
+
+    /// Returns the frame of a calculator's element, after it is made.
+    pub async fn frame_of(&self, selector: &str) -> Element {
+        let frame = format!("document.querySelector({selector:?}).shadowRoot?.querySelector('iframe')");
+        self.until("the frame is made", &frame).await;
+        let root = self.find(selector).await.shadow_root().await.expect("a shadow root");
+        root.find(Locator::Css("iframe")).await.expect("a frame")
     }
 
     /// Returns an element's text, with runs of whitespace collapsed.
@@ -248,7 +262,7 @@ impl Page {
             match self.find(selector).await.click().await {
                 Ok(()) => return,
                 Err(error) => {
-                    let moved = matches!(error.as_inner(), WebDriverErrorInner::ElementClickIntercepted(_));
+                    let moved = matches!(&error, CmdError::Standard(error) if error.error == ErrorStatus::ElementClickIntercepted);
                     assert!(moved && start.elapsed() < MOVES_MAX, "{selector}: {error}");
                 }
             }
@@ -256,16 +270,23 @@ impl Page {
         }
     }
 
-    /// Presses keys in sequence on the focused element.
-    pub async fn press(&self, keys: impl Into<TypingData>) {
-        let chain = self.browser.driver.action_chain().send_keys(keys);
-        chain.perform().await.expect("the keys are pressed");
+    /// Presses keys in sequence on the focused element: characters, or a [`Key`].
+    pub async fn press(&self, keys: &str) {
+        let strokes = keys.chars().flat_map(|value| [KeyAction::Down { value }, KeyAction::Up { value }]);
+        self.perform(strokes).await;
     }
 
     /// Presses a key while holding Control.
     pub async fn press_with_control(&self, key: char) {
-        let chain = self.browser.driver.action_chain().key_down(Key::Control).key_down(key);
-        chain.key_up(key).key_up(Key::Control).perform().await.expect("the keys are pressed");
+        let control = char::from(Key::Control);
+        let pressed = [KeyAction::Down { value: control }, KeyAction::Down { value: key }];
+        self.perform(pressed.into_iter().chain([KeyAction::Up { value: key }, KeyAction::Up { value: control }])).await;
+    }
+
+    async fn perform(&self, actions: impl IntoIterator<Item = KeyAction>) {
+        let keyboard = KeyActions::new("keyboard".to_owned());
+        let actions = actions.into_iter().fold(keyboard, InputSource::then);
+        self.browser.driver.perform_actions(actions).await.expect("the keys are pressed");
     }
 
     /// Replaces a field's text by typing.
@@ -339,7 +360,8 @@ impl Page {
     #[expect(clippy::print_stdout, reason = "a failed test says where its picture is")]
     async fn leave_picture(&self, test: &str) {
         let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{test}.png"));
-        if self.browser.driver.screenshot(&path).await.is_ok() {
+        let picture = self.browser.driver.screenshot().await;
+        if picture.is_ok_and(|picture| std::fs::write(&path, picture).is_ok()) {
             println!("how the page looked: {}", path.display());
         }
     }

@@ -5,8 +5,8 @@ use crate::{
     numbers::assert_same,
     page::{Page, tell},
 };
+use fantoccini::key::Key;
 use std::{fs, path::PathBuf};
-use thirtyfour::Key;
 
 #[test]
 fn a_line_that_cannot_be_evaluated_is_named_and_gives_no_plan() {
@@ -56,7 +56,7 @@ fn fields_keep_what_they_do_not_take_and_say_so() {
             page.fill(&format!("#{field}"), typed).await;
             let input = format!("document.getElementById('{field}')");
             page.until("the field is marked", &format!("{input}.ariaInvalid === 'true'")).await;
-            page.press(Key::Tab).await;
+            page.press(&Key::Tab).await;
             assert_eq!(page.value::<String>(&format!("{input}.value")).await, typed, "{field} loses {typed}");
             let reason = page.text(&format!("#{field}-fault")).await;
             assert!(reason.starts_with("Not a"), "{field} shows {reason:?} for {typed}");
@@ -84,7 +84,7 @@ fn fields_keep_what_they_do_not_take_and_say_so() {
         // A config that is pasted replaces what was typed, and a link does so too.
         page.open("1&batch_size=8").await;
         page.fill("#n_layer", "0").await;
-        page.press(Key::Tab).await;
+        page.press(&Key::Tab).await;
         page.paste("#config", "batch_size = 4").await;
         page.until("the field has its value", "document.querySelector('#n_layer').value === '12'").await;
         page.until("there is a plan", "document.querySelector('#verdict[data-fits]')").await;
@@ -92,9 +92,9 @@ fn fields_keep_what_they_do_not_take_and_say_so() {
         for (typed, shown) in [("2,5", "2.5"), ("800MiB", "0.78"), ("", "0")] {
             page.click("#other-processes").await;
             page.press_with_control('a').await;
-            page.press(Key::Backspace).await;
+            page.press(&Key::Backspace).await;
             page.press(typed).await;
-            page.press(Key::Tab).await;
+            page.press(&Key::Tab).await;
             page.until("it is taken", &format!("document.querySelector('#other-processes').value === '{shown}'")).await;
             assert!(
                 !page.value::<bool>("document.querySelector('#other-processes').hasAttribute('aria-invalid')").await
@@ -103,9 +103,9 @@ fn fields_keep_what_they_do_not_take_and_say_so() {
         // An empty count is invalid until it is corrected.
         page.fill("#batch_size", "4").await;
         page.press_with_control('a').await;
-        page.press(Key::Backspace + "").await;
+        page.press(&Key::Backspace).await;
         page.until("no verdict is left", "document.querySelector('.verdict').dataset.outcome === 'none'").await;
-        page.press(Key::Tab).await;
+        page.press(&Key::Tab).await;
         page.until("an empty count is marked", "document.querySelector('#batch_size').ariaInvalid === 'true'").await;
         page.fill("#batch_size", "6").await;
         page.until("the field is valid again", "!document.querySelector('#batch_size').hasAttribute('aria-invalid')")
@@ -152,7 +152,7 @@ fn only_a_plan_that_is_drawn_is_the_last_one() {
         let words = "document.querySelector('.chart__none')?.textContent";
         page.until("the last plan stays", &format!("{words}?.startsWith('Showing the last valid plan')")).await;
         let link = format!("{}?anew#1&batch_size=64&n_head=7", page.address);
-        page.browser.driver.goto(link).await.expect("the page opens");
+        page.browser.driver.goto(&link).await.expect("the page opens");
         page.until("the chart is empty", &format!("{words}?.startsWith('Nothing to draw')")).await;
         page.until("nor changes", "document.querySelector('#fixes').textContent.includes('once there is a plan')")
             .await;
@@ -189,7 +189,7 @@ async fn open_file(page: &Page, text: &str) {
     let file = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("page_problems.py");
     fs::write(&file, text).expect("a writable folder");
     let input = page.find("#config-file").await;
-    input.send_keys(file.to_string_lossy()).await.expect("the file is chosen");
+    input.send_keys(&file.to_string_lossy()).await.expect("the file is chosen");
     // A text area has no carriage returns, and neither have these texts. For a long text the field has only its length.
     let field = "document.querySelector('#config')";
     let whole = serde_json::Value::from(text);

@@ -5,8 +5,8 @@ use crate::{
     page::PHONE,
     rig::{go, open_paired, rig, until_says, until_state},
 };
+use fantoccini::key::Key;
 use serde_json::{Value, json};
-use thirtyfour::Key;
 
 const N_FIRED: &str = "document.querySelectorAll('[data-testid=fired] li').length";
 
@@ -24,7 +24,7 @@ fn an_alert_from_before_the_page_is_shown_and_dismissed_for_all() {
         let width: u32 = page.value("document.documentElement.scrollWidth").await;
         assert!(width <= PHONE.0, "{width}");
         page.script("document.querySelector('#dismiss-9').focus()").await;
-        page.press(Key::Enter).await;
+        page.press(&Key::Enter).await;
         let asked = "performance.getEntriesByType('resource').some((entry) => entry.name.endsWith('/api/alerts/9'))";
         page.until("the request reaches the agent", asked).await;
         let alert = json!({ "on": "run_failed" });

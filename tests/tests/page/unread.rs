@@ -17,7 +17,7 @@ async fn open_named(page: &Page, name: &str, text: impl AsRef<[u8]>) {
     fs::write(&file, text).expect("a writable folder");
     page.until("the button is there", "document.querySelector('#open-named')").await;
     let input = page.find("#open-named").await;
-    input.send_keys(file.to_string_lossy()).await.expect("the file is chosen");
+    input.send_keys(&file.to_string_lossy()).await.expect("the file is chosen");
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn a_config_that_was_not_read_has_no_plan_until_it_is_opened() {
         assert_eq!(page.clipboard().await, "python train.py config/my_config.py --n_layer=6");
         page.click("#copy-link").await;
         let link = page.clipboard().await.replacen('#', "?anew#", 1);
-        page.browser.driver.goto(link).await.expect("the page opens");
+        page.browser.driver.goto(&link).await.expect("the page opens");
         says(page, "my_config.py was not read").await;
 
         open_named(page, "my_config.py", "batch_size = 4\ncompile = False\n").await;
@@ -186,7 +186,7 @@ fn a_value_that_cannot_be_read_has_no_plan() {
         }
         for fragment in ["1&batch_size=99999999999999999999&gpu=L4", "1&compile=maybe&gpu=L4"] {
             let link = format!("{}?anew{}#{fragment}", page.address, fragment.len());
-            page.browser.driver.goto(link).await.expect("the page opens");
+            page.browser.driver.goto(&link).await.expect("the page opens");
             says(page, "cannot be read").await;
         }
         page.paste("#config", "124M, batch 2").await;

@@ -193,12 +193,12 @@ fn a_dropped_gpt2_asks_for_its_tokenizer_and_writes() {
         assert_eq!(chosen.len(), expected.len());
         // Moving to a token shows its candidates, which include its name.
         page.script("document.querySelector('#tokens').focus()").await;
-        page.press(thirtyfour::Key::Home).await;
+        page.press(&fantoccini::key::Key::Home).await;
         for (index, token) in expected.iter().enumerate() {
             let marked = format!("document.querySelector('#tokens').children[{}].ariaCurrent === 'true'", index + 4);
             page.until("the token is marked", &marked).await;
             assert_eq!(page.text(".candidate--chosen .candidate__name").await, name_of(*token), "token {index}");
-            page.press(thirtyfour::Key::Right).await;
+            page.press(&fantoccini::key::Key::Right).await;
         }
     });
 }
