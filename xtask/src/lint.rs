@@ -15,10 +15,10 @@ use crate::{
 
 /// The target of the page, and the profile of its build, which compiles the same macros and build scripts.
 const WASM: [&str; 4] = ["--target", "wasm32-unknown-unknown", "--profile", "page"];
-/// The programs of the page.
-const PROGRAMS: [&str; 2] = ["headroom-web", "headroom-demo"];
-/// Packages that agent and page share, with the features that the page enables.
-const SHARED_WITH_PAGE: [(&str, &str); 5] = [
+/// The programs of the page and the packages that they share with the agent, with the features that the page enables.
+const OF_THE_PAGE: [(&str, &str); 7] = [
+    ("headroom-web", "--all-features"),
+    ("headroom-demo", "--all-features"),
     ("headroom-text", "--all-features"),
     ("headroom-planner", "--all-features"),
     ("headroom-protocol", "--all-features"),
@@ -43,7 +43,7 @@ pub fn run(shell: &Shell) -> Result<()> {
             results.push(clippy(shell, &[&package.name], &["--no-default-features"], None));
         }
     }
-    for (name, features) in PROGRAMS.map(|name| (name, "--all-features")).into_iter().chain(SHARED_WITH_PAGE) {
+    for (name, features) in OF_THE_PAGE {
         results.push(clippy(shell, &[name], &[&WASM[..], &[features]].concat(), Some("wasm")));
     }
     results.push(fuzz::lint(shell));
