@@ -105,7 +105,8 @@ fn missing_module_doc(file: &File) -> Vec<String> {
     if file.text.starts_with("//!") { vec![] } else { vec![format!("{} does not begin with a `//!` line", file.path)] }
 }
 
-/// No package runs documentation tests, whose step took 40 s without finding one. An example is a test of its own.
+/// Returns code blocks of documentation that are not text. Documentation tests are not run: an example is a test of its
+/// own.
 fn untested_examples(file: &File) -> Vec<String> {
     let is_doc = |line: &str| line.starts_with("//!") || line.starts_with("///");
     let mut is_inside = false;

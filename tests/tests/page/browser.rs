@@ -99,7 +99,7 @@ impl Browser {
     async fn log(&self, kind: &str) -> Vec<Value> {
         let command = ChromeCommand { path: "se/log", body: json!({ "type": kind }) };
         let entries = self.driver.issue_cmd(command).await.expect("a log");
-        entries.as_array().expect("entries").clone()
+        serde_json::from_value(entries).expect("entries")
     }
 }
 

@@ -66,8 +66,8 @@ fn headers_links_carry_run_and_message() {
         assert_eq!(page.value::<String>("location.href").await, address);
         // The link alone, as in another browser.
         page.script("sessionStorage.clear()").await;
-        page.browser.driver.goto("about:blank").await.expect("a page");
-        page.browser.driver.goto(&address).await.expect("the page opens");
+        page.goto("about:blank").await;
+        page.goto(&address).await;
         page.until("it is explained", "document.querySelector('[data-testid=agreement]')").await;
         // A message that the calculator passes on is in the address too.
         page.script("sessionStorage.clear()").await;
@@ -134,7 +134,7 @@ fn link_of_an_unread_command_opens_the_same_command() {
         page.click("#copy-link").await;
         let link = page.clipboard().await;
         page.script("sessionStorage.clear()").await;
-        page.browser.driver.goto(&link.replacen('#', "?fresh#", 1)).await.expect("the page opens");
+        page.goto(&link.replacen('#', "?fresh#", 1)).await;
         page.until("it is the same", &format!("document.querySelector('#config')?.value.trim() === {command:?}")).await;
         assert!(page.text("#verdict").await.contains("config/my_config.py was not read"));
     });
@@ -191,7 +191,7 @@ fn a_message_in_the_calculator_leads_to_its_explanation() {
                 "document.querySelector('[data-testid=explanation]')?.textContent.includes('logits (65536, 50304)')";
             page.until("it is explained", explained).await;
             page.script("sessionStorage.clear()").await;
-            page.browser.driver.goto("about:blank").await.expect("a page");
+            page.goto("about:blank").await;
         }
         page.open("").await;
     });

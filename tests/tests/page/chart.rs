@@ -142,7 +142,7 @@ fn a_pinned_moment_travels_in_the_link() {
         page.click("#copy-link").await;
         page.until("the button says so", "document.querySelector('#copy-link').textContent.includes('Copied')").await;
         let link = page.clipboard().await;
-        page.browser.driver.goto("about:blank").await.expect("a page");
+        page.goto("about:blank").await;
         page.open_link(&link).await;
         page.until("it is pinned", &format!("{AT} === {pinned}")).await;
         assert_eq!(page.numbers().await.tensors, tensors);

@@ -50,7 +50,7 @@ fn a_fix_that_needs_code_is_named_wherever_the_run_goes() {
 
         // The link opens the same run with the same change.
         let link = copied(page, "copy-link").await;
-        page.browser.driver.goto("about:blank").await.expect("a page");
+        page.goto("about:blank").await;
         page.open_link(&link).await;
         assert_eq!(page.text("#verdict").await, verdict);
         page.until("the change is still to be made", CHANGES).await;
@@ -104,7 +104,7 @@ fn given_vocabulary_is_named_wherever_the_run_goes() {
         assert!(forum.contains("| needs | a vocabulary of 65 |"), "{forum}");
         assert_eq!(copied(page, "copy-command").await, format!("{COMMENT}python train.py --batch_size=4"));
         let link = copied(page, "copy-link").await;
-        page.browser.driver.goto("about:blank").await.expect("a page");
+        page.goto("about:blank").await;
         page.open_link(&link).await;
         assert_eq!(page.text("#verdict").await, verdict);
 
@@ -142,7 +142,7 @@ fn variable_of_expandable_segments_is_named_wherever_the_run_goes() {
         let forum = copied(page, "copy-card").await;
         assert!(forum.contains(&format!("| needs | {VARIABLE} |")), "{forum}");
         let link = copied(page, "copy-link").await;
-        page.browser.driver.goto("about:blank").await.expect("a page");
+        page.goto("about:blank").await;
         page.open_link(&link).await;
         page.until("the variable is still to be set", CHANGES).await;
         assert_eq!(page.text("#verdict").await, verdict);

@@ -32,7 +32,7 @@ fn shipped() -> PathBuf {
 }
 
 async fn open(page: &Page) {
-    page.browser.driver.goto(&format!("{}demo.html", page.address)).await.expect("the page opens");
+    page.goto(&format!("{}demo.html", page.address)).await;
     page.until("the model is loaded", READY).await;
 }
 

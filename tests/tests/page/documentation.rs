@@ -8,7 +8,7 @@ use crate::{
 use std::fs;
 
 async fn go_to(page: &Page, link: &str) {
-    page.browser.driver.goto(link).await.unwrap_or_else(|error| panic!("{link}: {error}"));
+    page.goto(link).await;
 }
 
 /// Returns the links of the table of contents on the first page, whose address has no trailing slash.

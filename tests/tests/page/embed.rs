@@ -6,7 +6,7 @@ use crate::{
     page::{LAPTOP, PHONE, Page, tell_of},
     plain_host::PlainHost,
 };
-use fantoccini::{elements::Element, key::Key};
+use fantoccini::key::Key;
 use headroom_tests::server::Server;
 use std::path::Path;
 
@@ -22,22 +22,18 @@ fn tell_in(test: &str, means: &Means, chapter: &str, site: &Path, tools: &str, s
     tell_of(test, means, &address, &[tools.to_owned()], None, async |page| {
         // A site may scroll smoothly, and a click would miss.
         page.prefer(&[("prefers-reduced-motion", "reduce")]).await;
-        page.browser.driver.goto(&format!("{address}{chapter}")).await.expect("the page opens");
+        page.goto(&format!("{address}{chapter}")).await;
         story(page).await;
         assert_no_cookies(page).await;
     });
     host.assert_complete();
 }
 
-async fn frame(page: &Page, id: &str) -> Element {
-    page.frame_of(&format!("#{id}")).await
-}
-
 /// Runs `story` inside an element's frame.
 async fn inside<T>(page: &Page, id: &str, story: impl AsyncFnOnce() -> T) -> T {
-    frame(page, id).await.enter_frame().await.expect("a frame");
+    page.enter_frame_of(&format!("#{id}")).await;
     let outcome = story().await;
-    page.browser.driver.enter_parent_frame().await.expect("the page");
+    page.leave_frame().await;
     outcome
 }
 
@@ -278,7 +274,7 @@ fn messages_from_anyone_else_change_nothing() {
     let host = PlainHost::start_with(&site, NAMED, &tools.address);
     let also = [tools.address.clone(), stranger.address.clone()];
     tell_of(test, &means, &host.address, &also, None, async |page| {
-        page.browser.driver.goto(&format!("{}fit.html", host.address)).await.expect("the page opens");
+        page.goto(&format!("{}fit.html", host.address)).await;
         assert!(!fits(page, "large").await);
         assert_fits_exactly(page, "large").await;
         let height = "document.getElementById('large').shadowRoot.querySelector('iframe').clientHeight";
@@ -337,7 +333,7 @@ fn messages_from_anyone_else_change_nothing() {
         page.find("#others").await.enter_frame().await.expect("a frame");
         page.until("it does answer", "document.querySelector('#verdict[data-fits]')").await;
         assert_eq!(page.value::<String>("document.documentElement.dataset.theme").await, "light");
-        page.browser.driver.enter_parent_frame().await.expect("the page");
+        page.leave_frame().await;
         // The browser logs that no frame of that origin received the message.
         let console = page.browser.console().await;
         assert!(console.iter().all(|line| line.contains("https://other.example")), "{console:?}");

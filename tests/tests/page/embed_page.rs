@@ -13,12 +13,12 @@ const RUN: &str = "1&batch_size=64&gradient_accumulation_steps=1&gpu=RTX%204070&
 const WIDTHS: [Size; 6] = [(320, 640), (360, 740), PHONE, (640, 800), (768, 1024), (900, 900)];
 
 async fn enter_preview(page: &Page) {
-    page.frame_of("headroom-calculator").await.enter_frame().await.expect("a frame");
+    page.enter_frame_of("headroom-calculator").await;
     page.until("the preview answers", "document.querySelector('#verdict[data-fits]')").await;
 }
 
 async fn leave(page: &Page) {
-    page.browser.driver.enter_parent_frame().await.expect("the page");
+    page.leave_frame().await;
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn the_lines_are_written_shown_and_work_on_another_site() {
     let site = PlainHost::start_with(&folder, &own, &tools.address);
     let address = site.address_as_other_site();
     tell_of(test, &means, &address, std::slice::from_ref(&tools.address), None, async |page| {
-        page.browser.driver.goto(&address).await.expect("the page opens");
+        page.goto(&address).await;
         enter_preview(page).await;
         assert!(page.fits().await);
         assert_eq!(page.value::<String>("document.querySelector('#batch_size').value").await, "2");
@@ -80,7 +80,7 @@ fn the_lines_are_written_shown_and_work_on_another_site() {
 #[test]
 fn the_short_name_of_the_page_has_a_preview_too() {
     tell("the_short_name_of_the_page_has_a_preview_too", async |page| {
-        page.browser.driver.goto(&format!("{}embed#{RUN}", page.address)).await.expect("the page opens");
+        page.goto(&format!("{}embed#{RUN}", page.address)).await;
         page.until("the page is there", "document.querySelector('#snippet')").await;
         page.script("document.querySelector('#preview').scrollIntoView()").await;
         enter_preview(page).await;
@@ -92,7 +92,7 @@ fn the_short_name_of_the_page_has_a_preview_too() {
 #[test]
 fn snippet_leaves_out_what_changes_no_figure() {
     tell("snippet_leaves_out_what_changes_no_figure", async |page| {
-        page.browser.driver.goto(&format!("{}embed.html#{RUN}", page.address)).await.expect("the page opens");
+        page.goto(&format!("{}embed.html#{RUN}", page.address)).await;
         page.until("the page is there", "document.querySelector('#snippet')").await;
         page.fill("#config", "--max_iters=5000 --eval_interval=100 --n_layer=12 --batch_size=2").await;
         let said = page.until_says("document.querySelector('#snippet').textContent", "batch_size=2").await;
@@ -107,7 +107,7 @@ fn snippet_leaves_out_what_changes_no_figure() {
 fn embedded_sliders_have_room_for_their_values() {
     tell("embedded_sliders_have_room_for_their_values", async |page| {
         let link = format!("{}embed.html?host=https%3A%2F%2Fdocs.example&theme=light#{RUN}", page.address);
-        page.browser.driver.goto(&link).await.expect("the page opens");
+        page.goto(&link).await;
         page.until("there is an answer", "document.querySelector('.verdict[data-outcome]')").await;
         for size in WIDTHS.into_iter().chain([(479, 800), (480, 800), (639, 800), (720, 800)]) {
             page.resize(size).await;
@@ -129,8 +129,8 @@ fn embedded_page_is_accessible_and_fits_every_width() {
         for run in [RUN, "1&config=--batch_size%3D2&gpu=L4", "1&config=nonsense"] {
             let link = format!("{}embed.html?host=https%3A%2F%2Fdocs.example&theme=light#{run}", page.address);
             // Opens a blank page first, because a change of the fragment alone loads nothing.
-            page.browser.driver.goto("about:blank").await.expect("a page");
-            page.browser.driver.goto(&link).await.expect("the page opens");
+            page.goto("about:blank").await;
+            page.goto(&link).await;
             page.until("there is an answer", "document.querySelector('.verdict[data-outcome]')").await;
             page.script(&axe).await;
             for theme in ["light", "dark"] {
@@ -158,7 +158,7 @@ fn the_page_that_writes_the_lines_has_no_serious_fault() {
     let Some(axe) = named(name, "HEADROOM_AXE") else { return };
     let axe = fs::read_to_string(axe).expect("axe-core's script");
     tell(name, async |page| {
-        page.browser.driver.goto(&format!("{}embed.html#{RUN}", page.address)).await.expect("the page opens");
+        page.goto(&format!("{}embed.html#{RUN}", page.address)).await;
         page.until("the page is there", "document.querySelector('#snippet')").await;
         page.script("document.querySelector('#preview').scrollIntoView()").await;
         enter_preview(page).await;

@@ -114,7 +114,7 @@ fn a_name_of_no_gpu_is_marked_and_has_no_verdict() {
 #[test]
 fn unknown_gpu_of_a_link_is_named_once_and_can_be_cleared() {
     tell("unknown_gpu_of_a_link_is_named_once_and_can_be_cleared", async |page| {
-        page.browser.driver.goto(&format!("{}?fresh#1&gpu=foobar", page.address)).await.expect("the page opens");
+        page.goto(&format!("{}?fresh#1&gpu=foobar", page.address)).await;
         page.until("the field is marked", &format!("{GPU}?.ariaInvalid === 'true'")).await;
         let count = "document.body.innerText.split('foobar').length - 1";
         assert_eq!(page.value::<u64>(count).await, 1);
@@ -299,7 +299,7 @@ fn the_gpu_is_remembered_and_a_links_gpu_wins() {
         page.choose_gpu("GeForce RTX 3090").await;
         page.until("it is kept", &format!("{kept} === 'GeForce RTX 3090'")).await;
         for (fragment, gpu) in [("", "GeForce RTX 3090"), ("1&batch_size=4", "GeForce RTX 3090"), ("1&gpu=L4", "L4")] {
-            page.browser.driver.goto("about:blank").await.expect("a page");
+            page.goto("about:blank").await;
             page.open(fragment).await;
             assert_eq!(field(page).await, gpu, "{fragment}");
         }

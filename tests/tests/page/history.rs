@@ -118,7 +118,7 @@ fn focused_field_shows_the_restored_run() {
 #[test]
 fn back_undoes_an_edit_of_diagnose() {
     tell("back_undoes_an_edit_of_diagnose", async |page| {
-        page.browser.driver.goto(&format!("{}diagnose.html", page.address)).await.expect("the page opens");
+        page.goto(&format!("{}diagnose.html", page.address)).await;
         page.until("the example is offered", "document.querySelector('#example')").await;
         page.click("#example").await;
         page.until("it is explained", "document.querySelector('[data-testid=agreement]')").await;
@@ -218,7 +218,7 @@ fn a_link_with_an_unreadable_value_shows_its_error() {
         page.click("#copy-link").await;
         let link = page.clipboard().await;
         assert!(link.contains("batch_size=abc"), "{link}");
-        page.browser.driver.goto(&link.replacen('#', "?anew#", 1)).await.expect("the page opens");
+        page.goto(&link.replacen('#', "?anew#", 1)).await;
         page.until("there is no plan", headline).await;
         assert_eq!(page.text("#verdict-detail").await, said);
         assert_eq!(page.value::<String>(CONFIG).await.trim_end(), "batch_size = abc");

@@ -84,7 +84,7 @@ fn the_other_pages_speak_every_language_too() {
     tell("the_other_pages_speak_every_language_too", async |page| {
         for spoken in &LANGUAGES[1..] {
             let at = |name: &str| format!("{}{name}?lang={}", page.address, spoken.code);
-            page.browser.driver.goto(&at("diagnose.html")).await.expect("the page opens");
+            page.goto(&at("diagnose.html")).await;
             page.until("the field is there", "document.querySelector('#message')").await;
             page.paste("#message", MESSAGE).await;
             page.until("it is explained", "document.querySelector('[data-testid=explanation]')").await;
@@ -99,7 +99,7 @@ fn the_other_pages_speak_every_language_too() {
             let size = table(spoken.code).number("6.14 GiB");
             assert!(words.iter().any(|words| words.contains(&size)), "{}: {words:?}", spoken.code);
 
-            page.browser.driver.goto(&at("demo.html")).await.expect("the page opens");
+            page.goto(&at("demo.html")).await;
             let can_write = "document.querySelector('#write')?.disabled === false";
             page.until("the model is loaded", can_write).await;
             page.fill("#n-tokens", "30").await;
@@ -114,7 +114,7 @@ fn the_other_pages_speak_every_language_too() {
             let left = english_left(&all_words(page).await, spoken);
             assert!(left.is_empty(), "{}: {left:?}", spoken.code);
 
-            page.browser.driver.goto(&at("embed.html")).await.expect("the page opens");
+            page.goto(&at("embed.html")).await;
             page.until("the lines are there", "document.querySelector('#snippet')?.textContent.includes('</')").await;
             let said = page.text("#snippet").await;
             assert!(said.contains(&format!("lang=\"{}\"", spoken.code)), "{said}");

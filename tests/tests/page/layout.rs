@@ -44,7 +44,7 @@ fn no_width_scrolls_sideways() {
         }
         // The longest names, and a long file name without a blank.
         for language in ["de", "ja", "zh"] {
-            page.browser.driver.goto(&format!("{}?lang={language}#{FAILS}", page.address)).await.expect("the page");
+            page.goto(&format!("{}?lang={language}#{FAILS}", page.address)).await;
             page.until("the verdict is there", "document.querySelector('#verdict[data-fits]')").await;
             for size in SIZES.into_iter().chain([(760, 900), (900, 900), (1100, 800)]) {
                 page.resize(size).await;
@@ -136,7 +136,7 @@ const CUT_TICKS: &str = "[...document.querySelectorAll('.chart__tick span')]
 fn axis_labels_are_whole() {
     tell("axis_labels_are_whole", async |page| {
         for language in ["en", "de", "ja", "zh"] {
-            page.browser.driver.goto(&format!("{}?lang={language}#{FAILS}", page.address)).await.expect("the page");
+            page.goto(&format!("{}?lang={language}#{FAILS}", page.address)).await;
             page.until("the chart is there", "document.querySelector('.chart__tick')").await;
             for size in SIZES {
                 page.resize(size).await;
@@ -159,7 +159,7 @@ const CUT_TEXTS: &str =
 #[test]
 fn german_texts_are_whole() {
     tell("german_texts_are_whole", async |page| {
-        page.browser.driver.goto(&format!("{}?lang=de#{FAILS}", page.address)).await.expect("the page");
+        page.goto(&format!("{}?lang=de#{FAILS}", page.address)).await;
         page.until("the verdict is there", "document.querySelector('#verdict[data-fits]')").await;
         for size in [PHONE, (768, 1024), (1024, 768), (1240, 900), (1280, 900), (1440, 900), (1920, 1080)] {
             page.resize(size).await;
@@ -436,7 +436,7 @@ fn checkboxes_are_squares_of_16_px() {
             ] {
                 let separator = if name.contains('?') { '&' } else { '?' };
                 let link = format!("{}{name}{separator}lang={language}", page.address);
-                page.browser.driver.goto(&link).await.expect("the page opens");
+                page.goto(&link).await;
                 page.until("the form is drawn", &format!("document.querySelector('{shown}')")).await;
                 assert_checkboxes_whole(page, n_checkboxes, |_| 16.0).await;
             }

@@ -133,7 +133,7 @@ fn diagnose_and_embed_answer_a_paste_of_5_mb() {
         page.until("the run is simulated", "document.querySelector('[data-testid=agreement]')").await;
         assert_bounded(page, "config", &config).await;
 
-        page.browser.driver.goto(&format!("{}embed.html", page.address)).await.expect("the page opens");
+        page.goto(&format!("{}embed.html", page.address)).await;
         page.until("the field is there", "document.querySelector('#snippet')").await;
         paste(page, "#config", &config).await;
         page.until("the lines follow", "document.querySelector('#snippet').textContent.includes('--batch_size=64')")
@@ -156,7 +156,7 @@ fn every_field_takes_a_bounded_paste() {
         for (name, n_fields_min, shown) in
             [("demo.html", 6, "#n-tokens"), ("diagnose.html", 2, "#message"), ("embed.html", 3, "#snippet")]
         {
-            page.browser.driver.goto(&format!("{}{name}", page.address)).await.expect("the page opens");
+            page.goto(&format!("{}{name}", page.address)).await;
             page.until("the form is drawn", &format!("document.querySelector('{shown}')")).await;
             assert_fields_bounded(page, n_fields_min).await;
         }
@@ -166,7 +166,7 @@ fn every_field_takes_a_bounded_paste() {
 #[test]
 fn demo_writes_after_a_long_prompt() {
     tell("demo_writes_after_a_long_prompt", async |page| {
-        page.browser.driver.goto(&format!("{}demo.html", page.address)).await.expect("the page opens");
+        page.goto(&format!("{}demo.html", page.address)).await;
         page.until("the model is loaded", "document.querySelector('#write')?.disabled === false").await;
         let prompt = "Once upon a time there was a cat. ".repeat(LENGTH / 34);
         paste(page, "#prompt", &prompt).await;

@@ -120,14 +120,19 @@ impl Page {
 
     /// Opens a link and waits for the verdict.
     pub async fn open_link(&self, link: &str) {
-        self.browser.driver.goto(link).await.expect("the page opens");
+        self.goto(link).await;
         self.until("the verdict is there", "document.querySelector('#verdict[data-fits]')").await;
     }
 
     /// Opens Diagnose without a message.
     pub async fn open_diagnose(&self) {
-        self.browser.driver.goto(&format!("{}diagnose.html", self.address)).await.expect("the page opens");
+        self.goto(&format!("{}diagnose.html", self.address)).await;
         self.until("the field is there", "document.querySelector('#message')").await;
+    }
+
+    /// Opens an address, and waits until it is loaded.
+    pub async fn goto(&self, address: &str) {
+        self.browser.driver.goto(address).await.unwrap_or_else(|error| panic!("{address}: {error}"));
     }
 
     /// Goes one step back in the browser's history.
@@ -240,12 +245,18 @@ impl Page {
         found.unwrap_or_else(|error| panic!("{selector}: {error}"))
     }
 
-    /// Returns the frame of a calculator's element, after it is made.
-    pub async fn frame_of(&self, selector: &str) -> Element {
-        let frame = format!("document.querySelector({selector:?}).shadowRoot?.querySelector('iframe')");
+    /// Enters the frame of a calculator's element, after it is made.
+    pub async fn enter_frame_of(&self, selector: &str) {
+        let frame = format!("document.querySelector({selector:?})?.shadowRoot?.querySelector('iframe')");
         self.until("the frame is made", &frame).await;
         let root = self.find(selector).await.shadow_root().await.expect("a shadow root");
-        root.find(Locator::Css("iframe")).await.expect("a frame")
+        let frame = root.find(Locator::Css("iframe")).await.expect("a frame");
+        frame.enter_frame().await.expect("the frame is entered");
+    }
+
+    /// Leaves a frame for the page around it.
+    pub async fn leave_frame(&self) {
+        self.browser.driver.enter_parent_frame().await.expect("a page around the frame");
     }
 
     /// Returns an element's text, with runs of whitespace collapsed.

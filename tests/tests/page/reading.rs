@@ -52,7 +52,7 @@ const PAGES: [(&str, &str); 4] =
 /// Opens each page that needs no agent, and runs `story` with its name.
 async fn on_each_page(page: &Page, mut story: impl AsyncFnMut(&str)) {
     for (name, shown) in PAGES {
-        page.browser.driver.goto(&format!("{}{name}", page.address)).await.expect("the page opens");
+        page.goto(&format!("{}{name}", page.address)).await;
         page.until("the page is drawn", &format!("document.querySelector('{shown}')")).await;
         story(name).await;
     }

@@ -33,7 +33,7 @@ pub async fn open_paired(page: &Page) {
 }
 
 pub async fn go(page: &Page, path: &str) {
-    page.browser.driver.goto(&format!("{}{path}", page.address)).await.expect("the page opens");
+    page.goto(&format!("{}{path}", page.address)).await;
 }
 
 pub async fn until_state(page: &Page, words: &str) {

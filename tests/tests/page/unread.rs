@@ -37,8 +37,8 @@ fn settings_from_elsewhere_have_no_plan() {
             // The link and the embedded calculator give the same answer.
             let link: String = page.value("location.hash").await;
             for address in [format!("{}{link}", page.address), format!("{}#1&config={}", page.address, encoded(text))] {
-                page.browser.driver.goto("about:blank").await.expect("a page");
-                page.browser.driver.goto(&address).await.expect("the page opens");
+                page.goto("about:blank").await;
+                page.goto(&address).await;
                 page.until("there is no plan", "document.querySelector('.verdict')?.dataset.outcome === 'none'").await;
                 assert!(page.text("#verdict").await.starts_with("No plan"), "{address}");
             }
@@ -81,8 +81,8 @@ fn run_that_stops_has_no_plan() {
             page.until("the link has the run", "location.hash.length > 1").await;
             let link: String = page.value("location.hash").await;
             for address in [format!("{}{link}", page.address), format!("{}#1&config={}", page.address, encoded(text))] {
-                page.browser.driver.goto("about:blank").await.expect("a page");
-                page.browser.driver.goto(&address).await.expect("the page opens");
+                page.goto("about:blank").await;
+                page.goto(&address).await;
                 page.until("there is no plan", OUTCOME).await;
                 assert!(page.text("#verdict").await.starts_with("No plan"), "{address}");
             }
@@ -110,7 +110,7 @@ fn a_config_that_was_not_read_has_no_plan_until_it_is_opened() {
         assert_eq!(page.clipboard().await, "python train.py config/my_config.py --n_layer=6");
         page.click("#copy-link").await;
         let link = page.clipboard().await.replacen('#', "?anew#", 1);
-        page.browser.driver.goto(&link).await.expect("the page opens");
+        page.goto(&link).await;
         says(page, "my_config.py was not read").await;
 
         open_named(page, "my_config.py", "batch_size = 4\ncompile = False\n").await;
@@ -186,7 +186,7 @@ fn a_value_that_cannot_be_read_has_no_plan() {
         }
         for fragment in ["1&batch_size=99999999999999999999&gpu=L4", "1&compile=maybe&gpu=L4"] {
             let link = format!("{}?anew{}#{fragment}", page.address, fragment.len());
-            page.browser.driver.goto(&link).await.expect("the page opens");
+            page.goto(&link).await;
             says(page, "cannot be read").await;
         }
         page.paste("#config", "124M, batch 2").await;

@@ -20,7 +20,7 @@ fn arrived_part_of_the_model_is_shown() {
     let Some(means) = Means::of(test) else { return };
     let host = PlainHost::start_slow(&means.dist, "stories.safetensors", FIRST_BYTES);
     tell_of(test, &means, &host.address, &[], None, async |page| {
-        page.browser.driver.goto(&format!("{}demo.html", page.address)).await.expect("the page opens");
+        page.goto(&format!("{}demo.html", page.address)).await;
         let all_bytes = fs::metadata(shipped()).expect("the model that ships").len();
         let [first, all] = [FIRST_BYTES as u64, all_bytes].map(text::size);
         let progress = text::demo_fetched(first, all).to_string();
