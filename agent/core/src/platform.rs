@@ -32,7 +32,7 @@ pub use windows::{
     screen,
 };
 
-pub use disk::disk;
+pub use disk::{check_writable, disk};
 pub use limits::{file_bytes_max, raise_open_files};
 pub use process::Process;
 

@@ -95,6 +95,26 @@ fn checkpoint_beyond_the_file_size_limit_is_refused_before_the_run() {
     finished(&mut tiny(folder.path(), &["--max_iters=3", "--eval_interval=1000"]));
 }
 
+#[test]
+fn plan_warns_of_the_checkpoint_of_another_run() {
+    let folder = folder();
+    let plan = ["--plan", "--out_dir=mine"];
+    let warned = |output: &Output| said(output).contains("warning: ");
+    assert!(!warned(&finished(&mut tiny(folder.path(), &plan))));
+    finished(&mut tiny(folder.path(), &["--max_iters=1", "--out_dir=mine"]));
+    let output = finished(&mut tiny(folder.path(), &plan));
+    assert!(
+        said(&output).contains("mine/") && said(&output).contains("--force") && warned(&output),
+        "{}",
+        said(&output)
+    );
+    assert!(!warned(&finished(&mut tiny(folder.path(), &[&plan[..], &["--force"]].concat()))));
+    assert!(!warned(&finished(&mut tiny(folder.path(), &[&plan[..], &["--init_from=resume"]].concat()))));
+    // The checkpoint is on this machine, and the planned run is not.
+    let elsewhere = ["--device=cuda", "--vram=8GiB", "--n_embd=16", "--n_head=2"];
+    assert!(!warned(&finished(&mut tiny(folder.path(), &[&plan[..], &elsewhere].concat()))));
+}
+
 /// Runs the program in a directory `small`, which is a disk of its own. A user namespace permits the mount. Returns
 /// `None` if the system has no user namespaces, and prints and counts the skip.
 fn on_small_disk(folder: &Path, mount: &str, args: &[&str]) -> Option<Output> {
@@ -156,6 +176,13 @@ fn a_disk_that_is_too_small_is_known_before_the_run() {
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));
     let plan: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!((&plan["disk"], &plan["fits"]), (&Value::Null, &true.into()), "{plan}");
+    // A disk that may only be read.
+    for more in [&["--plan"][..], &["--max_iters=3"]] {
+        let run = [&TINY[..], &["--out_dir=small"], more].concat();
+        let output = on_small_disk(folder.path(), "ro", &run).expect("as before");
+        assert_eq!(output.status.code(), Some(3), "{}", said(&output));
+        assert!(said(&output).contains("cannot save checkpoints in small: Read-only file system"), "{}", said(&output));
+    }
     // A directory that is refused is not left behind.
     let below = [&TINY[..], &["--out_dir=small/a/b", "--max_iters=3"]].concat();
     let list = "small -mindepth 1";

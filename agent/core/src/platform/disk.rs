@@ -1,6 +1,6 @@
 //! The size and the free space of a directory's disk.
 
-use std::path::Path;
+use std::{io, path::Path};
 
 /// A disk's space, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,4 +34,20 @@ pub fn disk(folder: &Path) -> Option<Disk> {
     let of_folder = disks.iter().filter(|disk| folder.starts_with(disk.mount_point()));
     let disk = of_folder.max_by_key(|disk| disk.mount_point().components().count())?;
     Some(Disk { free_bytes: disk.available_space(), total_bytes: disk.total_space() })
+}
+
+/// Checks that this process may write to a directory. Writes nothing.
+///
+/// # Errors
+/// The directory, or the file system that it is on, is read-only for this process.
+#[cfg(unix)]
+pub fn check_writable(folder: &Path) -> io::Result<()> {
+    use rustix::fs::{Access, access};
+    Ok(access(folder, Access::WRITE_OK | Access::EXEC_OK)?)
+}
+
+/// Does nothing, because only an attempt to write shows the permissions.
+#[cfg(not(unix))]
+pub fn check_writable(_: &Path) -> io::Result<()> {
+    Ok(())
 }

@@ -93,8 +93,10 @@ impl PlannedRun {
     pub fn of(request: &Request, given: Vec<Source>) -> Result<Option<Self>, Error> {
         // The headers of weights and checkpoints suffice; the rest may be gigabytes.
         let read = keys(request, given, checkpoint::load_meta, |meta| meta)?;
-        let Some(ParsedRun { keys: Keys { settings, run }, checkpoint: meta, .. }) = read else { return Ok(None) };
-        let run = run?;
+        let Some(ParsedRun { keys: Keys { settings, run }, checkpoint: meta, is_folder_chosen }) = read else {
+            return Ok(None);
+        };
+        let mut run = run?;
         let mut tokenizer = None;
         let ids = match dataset::resolve(&run.dataset, Path::new(".")) {
             Ok(folder) => {
@@ -142,6 +144,9 @@ impl PlannedRun {
             (None, InitFrom::Scratch | InitFrom::Resume) => model::fresh(&run, ids)?,
         };
         let engine = Engine::of(request, &run, &gpt)?;
+        if !matches!(engine, Engine::Elsewhere(_)) {
+            warn_of_other_run(RunFolder::choose(request, &settings, &mut run, is_folder_chosen))?;
+        }
         let disk = disk(&settings, &run, gpt, &engine, tokenizer.as_ref())?;
         Ok(Some(Self { run, gpt, engine, disk }))
     }
@@ -202,6 +207,19 @@ impl StartableRun {
         let engine = Engine::of(request, &run, &gpt)?;
         let disk = disk(&settings, &run, gpt, &engine, dataset.tokenizer().ok().as_ref())?;
         Ok(Some(Self { settings, run, gpt, dataset, engine, checkpoint, weights, disk, folder, is_other_data }))
+    }
+}
+
+/// Warns that the planned run's directory has the checkpoint of another run, so that the run would not start. Its plan
+/// does not depend on it.
+fn warn_of_other_run(folder: Result<RunFolder, Error>) -> Result<(), Error> {
+    match folder {
+        Err(Error::Checkpoint(error @ CheckpointError::Exists { .. })) => {
+            let hint = error.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
+            print::error(&format!("warning: {}{hint}\n", error.text()));
+            Ok(())
+        }
+        folder => folder.map(drop),
     }
 }
 

@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use headroom_agent_core::platform;
 use headroom_kernels::layout::Layout;
 
 use super::{
@@ -136,12 +137,13 @@ pub fn check_is_folder(dir: &Path) -> Result<(), CheckpointError> {
     Err(CheckpointError::Folder { error: io::ErrorKind::NotADirectory.into(), dir: dir.to_path_buf() })
 }
 
-/// Checks that a directory can be created, without leaving it behind.
+/// Checks that a directory can be created and written to, without leaving it behind.
 ///
 /// # Errors
 /// [`CheckpointError::Folder`].
 pub fn check_folder(dir: &Path) -> Result<(), CheckpointError> {
-    MadeFolders::make(dir).map(drop).map_err(|error| CheckpointError::Folder { error, dir: dir.to_path_buf() })
+    let checked = MadeFolders::make(dir).and_then(|_made| platform::check_writable(dir));
+    checked.map_err(|error| CheckpointError::Folder { error, dir: dir.to_path_buf() })
 }
 
 impl<F: Links> Store<F> {
