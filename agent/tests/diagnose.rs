@@ -66,7 +66,13 @@ fn causes_are_ranked() {
                 allocated by PyTorch, and 50.00 MiB";
     let taken = "Process 1234 has 10.00 GiB memory in use. Including non-PyTorch memory, this process has 1.67 GiB memory \
                  in use. Of the allocated memory 1.00 GiB is allocated by PyTorch, and 52.00 MiB";
+    // One of them alone would not free enough.
+    let shared = "Process 5678 has 2.00 GiB memory in use. Process 1234 has 8.00 GiB memory in use. Process 9 has 10.00 MiB \
+                  memory in use. Including non-PyTorch memory, this process has 1.66 GiB memory in use. Of the allocated \
+                  memory 1.00 GiB is allocated by PyTorch, and 52.00 MiB";
+    let both = "Processes 1234 (8.00 GiB), 5678 (2.00 GiB) hold 10.0";
     for (message, cause) in [
+        (message("9.00 GiB", shared), both),
         (message("20.00 MiB", full), "The GPU is full: tensors take 11.20 GiB of its 11.69 GiB."),
         (message("512.00 MiB", taken), "Process 1234 holds 10.00 GiB of the GPU's 11.69 GiB."),
     ] {

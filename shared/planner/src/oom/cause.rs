@@ -9,7 +9,8 @@ use crate::{
     plan::{Plan, Request, outlook},
     session::Options,
 };
-use headroom_text::{self as text, Text};
+use headroom_text::{self as text, Separator, Text};
+use std::cmp::Reverse;
 
 /// Divisor of the GPU's memory: a share below a twentieth is ignored.
 const NOTABLE: u64 = 20;
@@ -36,9 +37,22 @@ fn other_process(message: &Message, sums: &Arithmetic, requested: u64, total: u6
     if !suffices || held.saturating_mul(NOTABLE) <= total {
         return None;
     }
-    let largest = message.others().max_by_key(|other| other.bytes.bytes).filter(|other| other.bytes.bytes >= held / 2);
-    let named = largest.and_then(|other| Some((other.pid?, other.bytes.bytes)));
+    let named = match notable_processes(message, total)[..] {
+        [(pid, bytes)] if bytes >= held / 2 && sums.free.unwrap_or(0).saturating_add(bytes) >= requested => {
+            Some((pid, bytes))
+        }
+        _ => None,
+    };
     Some(Cause::OtherProcess { pid: named.map(|(pid, _)| pid), bytes: named.map_or(held, |(_, bytes)| bytes) })
+}
+
+/// Returns the PIDs of the other processes that hold a notable share of the GPU, with their memory in bytes, largest
+/// first.
+fn notable_processes(message: &Message, total: u64) -> Vec<(u64, u64)> {
+    let named = message.others().filter_map(|other| Some((other.pid?, other.bytes.bytes)));
+    let mut notable: Vec<(u64, u64)> = named.filter(|(_, bytes)| bytes.saturating_mul(NOTABLE) > total).collect();
+    notable.sort_by_key(|(_, bytes)| Reverse(*bytes));
+    notable
 }
 
 /// Returns whether tensors take at least four fifths of the GPU.
@@ -63,12 +77,17 @@ fn fits_expandable(plan: &Plan) -> bool {
 }
 
 /// Returns the opening sentence about another process.
-pub(super) fn headline(cause: Cause, sums: &Arithmetic) -> Option<Text> {
+pub(super) fn headline(cause: Cause, message: &Message, sums: &Arithmetic) -> Option<Text> {
     let Cause::OtherProcess { pid, bytes } = cause else { return None };
     let (held, total) = (text::printed_size(bytes), text::printed_size(sums.total?));
-    let held_by = match pid {
-        Some(pid) => text::process_holds(pid, held, total),
-        None => text::others_hold(held, total),
+    let notable = notable_processes(message, sums.total?);
+    let held_by = match (pid, notable.len()) {
+        (Some(pid), _) => text::process_holds(pid, held, total),
+        (None, 0 | 1) => text::others_hold(held, total),
+        (None, _) => {
+            let process = |(pid, bytes): &(u64, u64)| text::process_with(*pid, text::printed_size(*bytes));
+            text::processes_hold(text::list(Separator::Comma, notable.iter().map(process)), held, total)
+        }
     };
     Some(text::two_sentences(held_by, text::fits_without(text::printed_size(sums.requested?))))
 }

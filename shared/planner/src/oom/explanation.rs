@@ -168,7 +168,7 @@ pub struct Explanation {
 pub enum Cause {
     /// Other processes hold the memory that the allocation needs.
     OtherProcess {
-        /// PID of the largest other process, if the message names it and it holds most of their memory.
+        /// PID of the only other process with a notable share, if that share suffices for the allocation.
         pid: Option<u64>,
         /// Memory of that process in bytes; without a PID, the memory of all other processes.
         bytes: u64,

@@ -171,7 +171,7 @@ pub(super) fn add_circumstances(explanation: &mut Explanation, message: Option<&
     let causes = causes(message, explanation, options);
     let mut text = explanation.text.clone();
     for cause in &causes {
-        if let Some(first) = headline(*cause, &sums) {
+        if let Some(first) = headline(*cause, message, &sums) {
             text = text::two_sentences(first, text);
         }
         if let Some(more) = remark(*cause, &sums, torch.allocator_variable()) {
