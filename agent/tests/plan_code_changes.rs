@@ -110,8 +110,7 @@ fn config_written_for_changed_code_gets_a_note() {
     );
     assert!(said.contains("\nhint: --cross-entropy=chunked plans the changed code\n"), "{said}");
     assert_eq!(note(config, &["--cross-entropy=chunked"]), "", "the plan assumes the change");
-    let german =
-        "# headroom (code): braucht 2 Änderungen an model.py: Activation Checkpointing, Cross-Entropy in Chunks\n";
+    let german = "# headroom (checkpointing chunked_loss): braucht 2 Änderungen an model.py: Activation Checkpointing, Cross-Entropy in Chunks\n";
     let said = note(german, &["--json"]);
     assert!(said.contains("hint: --activation-checkpointing --cross-entropy=chunked plans"), "{said}");
     assert_eq!(note("batch_size = 20  # chunked cross-entropy, see model.py\n", &[]), "", "no comment of Headroom");

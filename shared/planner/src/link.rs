@@ -48,13 +48,16 @@ const OPTIONS: [&str; 13] = [
     "torch",
     "processes",
     "math",
-    "expandable",
+    EXPANDABLE,
     "checkpointing",
     "del_eval_logits",
     "del_train_logits",
     "chunked_loss",
     "fused_loss",
 ];
+
+/// Number of the options that have a value. The others are flags.
+const N_VALUES: usize = 6;
 
 /// Returns whether a key is an option's name.
 fn is_option(key: &str) -> bool {
@@ -103,10 +106,7 @@ impl Link {
     /// Reads the config, or the command that names a config without its text.
     #[must_use]
     pub fn settings(&self) -> Settings {
-        match names_unread(&self.config) {
-            true => from_pasted_text("link", &self.config).read(),
-            false => read(&[Source::File { name: "link".to_owned(), text: self.config.clone() }]),
-        }
+        from_pasted_text("link", &self.config).read()
     }
 }
 
@@ -120,7 +120,10 @@ pub fn encode(settings: &Settings, options: &Options) -> String {
     let unknown = settings.unknown.iter().map(|(name, setting)| (name.as_str(), Some(setting)));
     // Without these, the link would describe another run, which has a plan.
     let unread: Vec<String> = settings.unread.iter().map(|file| public_name(&file.name)).collect();
+    let has_own_keys = settings.unknown.iter().any(|(name, setting)| travels(settings, name, &setting.value));
     match settings.found_nothing() {
+        // A fork's keys are a text without nanoGPT's settings, too.
+        true if has_own_keys => {}
         true => push("config", NOTHING),
         false if unread.is_empty() => {
             // Without the error, the link would describe a run that has a plan.
@@ -220,20 +223,39 @@ fn encode_options(options: &Options, push: &mut impl FnMut(&str, &str)) {
     if options.world_size != default.world_size {
         push("processes", &options.world_size.to_string());
     }
+    if options.attention == Attention::Math {
+        push("math", "1");
+    }
+    if options.expandable_segments {
+        push(EXPANDABLE, "1");
+    }
+    for name in code_flags(options) {
+        push(name, "1");
+    }
+}
+
+/// The option for expandable segments.
+pub const EXPANDABLE: &str = "expandable";
+
+/// The options that are set and stand for changes to nanoGPT's code.
+pub fn code_flags(options: &Options) -> impl Iterator<Item = &'static str> {
     let optimizer = options.optimizer;
-    for (name, is_set) in [
-        ("math", options.attention == Attention::Math),
-        ("expandable", options.expandable_segments),
+    let all = [
         ("checkpointing", options.activation_checkpointing),
         ("del_eval_logits", options.del_eval_logits),
         ("del_train_logits", options.del_train_logits),
-        (optimizer.spec().id, optimizer != default.optimizer),
+        (optimizer.spec().id, optimizer != Optimizer::default()),
         ("chunked_loss", options.cross_entropy == CrossEntropy::Chunked),
         ("fused_loss", options.cross_entropy == CrossEntropy::Fused),
-    ] {
-        if is_set {
-            push(name, "1");
-        }
+    ];
+    all.into_iter().filter(|(_, is_set)| *is_set).map(|(name, _)| name)
+}
+
+/// Sets an option of [`code_flags`], or [`EXPANDABLE`]. Another name has no effect.
+pub fn set_flag(options: &mut Options, name: &str) {
+    let is_flag = is_option(name) && !OPTIONS[..N_VALUES].contains(&name);
+    if is_flag {
+        read_option(options, name, "1");
     }
 }
 
@@ -409,7 +431,7 @@ fn read_option(options: &mut Options, key: &str, value: &str) -> bool {
         },
         _ if !is_flag => return false,
         ("math", _) => options.attention = if is_on { Attention::Math } else { Attention::Flash },
-        ("expandable", _) => options.expandable_segments = is_on,
+        (EXPANDABLE, _) => options.expandable_segments = is_on,
         ("checkpointing", _) => options.activation_checkpointing = is_on,
         ("del_eval_logits", _) => options.del_eval_logits = is_on,
         ("del_train_logits", _) => options.del_train_logits = is_on,

@@ -41,9 +41,9 @@ fn a_fix_that_needs_code_is_named_wherever_the_run_goes() {
         assert_eq!(name, "headroom.patch");
 
         let config = copied(page, "copy-config").await;
-        assert!(config.starts_with(&format!("# headroom (code): {NEEDS}\n")), "{config}");
+        assert!(config.starts_with(&format!("# headroom (chunked_loss): {NEEDS}\n")), "{config}");
         let command = copied(page, "copy-command").await;
-        assert!(command.starts_with(&format!("# headroom (code): {NEEDS}\npython train.py ")), "{command}");
+        assert!(command.starts_with(&format!("# headroom (chunked_loss): {NEEDS}\npython train.py ")), "{command}");
         let forum = copied(page, "copy-card").await;
         assert!(forum.contains("with 1 change to model.py: "), "{forum}");
         assert!(forum.contains("| needs | 1 change to model.py: chunked cross-entropy |"), "{forum}");
@@ -134,7 +134,7 @@ fn variable_of_expandable_segments_is_named_wherever_the_run_goes() {
         let panel = page.text("[data-testid=code-changes]").await;
         assert!(panel.starts_with("You still have to") && panel.contains(VARIABLE), "{panel}");
         assert_eq!(copied(page, "copy-variable").await, format!("export {VARIABLE}\n"));
-        let comment = format!("# headroom (env): needs {VARIABLE}\n");
+        let comment = format!("# headroom (expandable): needs {VARIABLE}\n");
         let config = copied(page, "copy-config").await;
         assert!(config.starts_with(&comment), "{config}");
         let command = copied(page, "copy-command").await;

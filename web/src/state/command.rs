@@ -20,7 +20,7 @@ use crate::text;
 pub fn command_line(answer: &PlannedSession, options: &Options) -> String {
     let needs = answer.plan().map(Needs::of_plan).unwrap_or_default();
     // The comment has its own line: some shells parse a comment behind a command as arguments.
-    let mut command = needs.command_comments();
+    let mut command = needs.command_comments(options);
     if let Some(variable) = &needs.variable {
         command.push_str(variable);
         command.push(' ');
@@ -371,7 +371,7 @@ mod tests {
         let command = command_line(&PlannedSession::of(&session), &session.options);
         assert_eq!(
             command,
-            "# headroom (code): needs 1 change to model.py: activation checkpointing\npython train.py --batch_size=20"
+            "# headroom (checkpointing): needs 1 change to model.py: activation checkpointing\npython train.py --batch_size=20"
         );
         assert_eq!(from_pasted_text("pasted", &command).read().value("batch_size"), Some(Value::Int(20)));
     }

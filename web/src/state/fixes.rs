@@ -175,7 +175,7 @@ mod tests {
         let (session, rows) = ask("batch_size = 16\n");
         let chunked = rows.fixes.iter().find(|row| row.id == "chunked_cross_entropy").expect("it is offered");
         let after = applied(&session, &chunked.changes, "RTX 4070");
-        let note = "# headroom (code): needs 1 change to model.py: chunked cross-entropy\n";
+        let note = "# headroom (chunked_loss): needs 1 change to model.py: chunked cross-entropy\n";
         assert_eq!(after.text, format!("{note}{}", session.text));
         assert_ne!(after.options, session.options);
     }
@@ -187,7 +187,7 @@ mod tests {
         let after = applied(&session, &changes, "RTX 4070");
         let variable = "needs PYTORCH_ALLOC_CONF=expandable_segments:True";
         let expected =
-            format!("# headroom (env): {variable}\nbatch_size = 10  # headroom: fits RTX 4070, {variable}\n");
+            format!("# headroom (expandable): {variable}\nbatch_size = 10  # headroom: fits RTX 4070, {variable}\n");
         assert_eq!(after.text, expected);
     }
 

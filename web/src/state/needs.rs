@@ -3,6 +3,7 @@
 
 use headroom_planner::{
     advice::{CodeChange, changes_text, needs_text},
+    link::{EXPANDABLE, code_flags, set_flag},
     nanogpt::{PastedKind, VOCABULARY_COMMENT},
     plan::{Plan, Request},
     session::{Options, resolve_settings},
@@ -15,7 +16,8 @@ use super::{
 };
 use crate::text::{self, say, table};
 
-/// The beginning of the comments in every language, by which they are found and replaced.
+/// The beginning of the comments in every language, by which they are found and replaced. A list of the link's options
+/// follows, from which a page in any language restores the changes.
 const COMMENT: &str = "# headroom (";
 
 /// What a run needs besides its config.
@@ -83,19 +85,31 @@ impl Needs {
 
     /// The comments above a command: the changes to the code, and the vocabulary, which no argument sets. Each has a line
     /// break; empty if nothing is needed.
-    pub fn command_comments(&self) -> String {
+    pub fn command_comments(&self, options: &Options) -> String {
         let vocabulary = self.vocab_size.map(|size| format!("{VOCABULARY_COMMENT}{size}\n"));
-        comment("code", self.code()) + &vocabulary.unwrap_or_default()
+        self.code_comment(options) + &vocabulary.unwrap_or_default()
     }
 
-    fn comments(&self) -> String {
-        comment("code", self.code()) + &comment("env", self.environment())
+    fn code_comment(&self, options: &Options) -> String {
+        let flags = code_flags(options).collect::<Vec<_>>().join(" ");
+        // A key of the config expresses the batch of evaluation, without an option.
+        comment(if flags.is_empty() { "code" } else { &flags }, self.code())
+    }
+
+    fn comments(&self, options: &Options) -> String {
+        self.code_comment(options) + &comment(EXPANDABLE, self.environment())
     }
 }
 
 /// A comment above a command or a config, with its line break; empty without a need.
 pub fn comment(kind: &str, need: Option<Text>) -> String {
     need.map(|need| [COMMENT, kind, "): ", &say(&need), "\n"].concat()).unwrap_or_default()
+}
+
+/// The options of changes that Headroom's comments in a text name.
+pub fn named_changes(text: &str) -> impl Iterator<Item = &str> {
+    let comments = text.lines().filter_map(|line| line.strip_prefix(COMMENT)?.split_once(')'));
+    comments.flat_map(|(names, _)| names.split(' '))
 }
 
 /// The session's text with the comments at its top, or without them if nothing is needed. A log stays as it is.
@@ -110,22 +124,38 @@ pub fn noted(session: &Session) -> String {
         true => session.text.split_inclusive('\n').filter(|line| !is_comment(line)).collect(),
         false => session.text.clone(),
     };
-    let text = Needs::of_session(session).comments() + &rest;
+    let text = Needs::of_session(session).comments(&session.options) + &rest;
     // A comment must not change the detected kind of the text.
     if parse(&text).kind == pasted.kind { text } else { rest }
 }
 
 impl Session {
-    /// Replaces the text. It gets the comments of changes that are still assumed.
+    /// Replaces the text. It has the comments of changes that are assumed, also of those that its comments name.
     pub fn replace_text(&mut self, text: String) {
+        self.assume_changes(&text);
         self.set_text(text);
         self.note();
     }
 
-    /// Replaces the text by that of a file, with the comments of changes that are still assumed.
+    /// Replaces the text by that of a file, like [`Session::replace_text`].
     pub fn open_file(&mut self, file: ConfigFile) {
+        self.assume_changes(&file.text);
         self.set_file(file);
         self.note();
+    }
+
+    /// Updates the comments, unless none are there or needed, because a long text is parsed for it.
+    fn note(&mut self) {
+        let assumed = Self::new(String::new(), self.options.clone());
+        if self.text.contains(COMMENT) || !Needs::of_session(&assumed).comments(&self.options).is_empty() {
+            self.text = noted(self);
+        }
+    }
+
+    fn assume_changes(&mut self, text: &str) {
+        for name in named_changes(text) {
+            set_flag(&mut self.options, name);
+        }
     }
 
     /// The name and the text of this run as a config file. A command or a log becomes a config.
@@ -134,13 +164,6 @@ impl Session {
         match edit::to_config(&self.text) {
             Some(text) => (name, noted(&Self { text, ..self.clone() })),
             None => (name, noted(self)),
-        }
-    }
-
-    fn note(&mut self) {
-        let assumed = Self::new(String::new(), self.options.clone());
-        if !Needs::of_session(&assumed).comments().is_empty() {
-            self.text = noted(self);
         }
     }
 
@@ -172,8 +195,8 @@ pub fn undo_vocabulary(session: &mut Session) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::state::read_settings;
-    use headroom_planner::train_config::CrossEntropy;
+    use crate::state::{answer::PlannedSession, command::command_line, read_settings};
+    use headroom_planner::{optimizer_spec::Optimizer, train_config::CrossEntropy};
 
     fn chunked(text: &str) -> Session {
         let mut session = Session { text: text.into(), ..Session::default() };
@@ -181,7 +204,7 @@ mod tests {
         session
     }
 
-    const NOTE: &str = "# headroom (code): needs 1 change to model.py: chunked cross-entropy\n";
+    const NOTE: &str = "# headroom (chunked_loss): needs 1 change to model.py: chunked cross-entropy\n";
 
     #[test]
     fn a_config_names_the_change_once_and_loses_the_comment_when_it_is_undone() {
@@ -202,10 +225,31 @@ mod tests {
         assert_eq!(session.text, format!("{NOTE}batch_size = 16\n"));
         session.open_file(ConfigFile { name: "mine.py".into(), text: "n_layer = 6\n".into() });
         assert_eq!(session.to_file(), ("mine.py", format!("{NOTE}n_layer = 6\n")));
-        // A comment of a change that is not assumed stays.
+    }
+
+    #[test]
+    fn a_copied_text_restores_the_changes_that_its_comments_name() {
+        let fitted = |session: &mut Session| {
+            session.options.optimizer = Optimizer::ALL[1];
+            session.options.expandable_segments = true;
+            session.text = noted(session);
+        };
+        for text in ["batch_size = 8\n", "python train.py --batch_size=8"] {
+            let mut copied = chunked(text);
+            fitted(&mut copied);
+            let mut pasted = Session::default();
+            pasted.replace_text(copied.text.clone());
+            assert_eq!((&pasted.text, &pasted.options), (&copied.text, &copied.options), "{text}");
+            let command = command_line(&PlannedSession::of(&copied), &copied.options);
+            let mut pasted = Session::default();
+            pasted.replace_text(command);
+            assert_eq!(Needs::of_session(&pasted).changes, Needs::of_session(&copied).changes, "{}", pasted.text);
+        }
+        // Without the option's name, the plan would contradict the comment.
         let mut session = Session::default();
-        session.replace_text(format!("{NOTE}n_layer = 6\n"));
-        assert_eq!(session.text, format!("{NOTE}n_layer = 6\n"));
+        session.replace_text(format!("{}n_layer = 6\n", NOTE.replace("chunked_loss", "code")));
+        assert_eq!(session.text, "n_layer = 6\n");
+        assert_eq!(session.options, Options::default());
     }
 
     #[test]
@@ -221,7 +265,7 @@ mod tests {
     fn config_names_the_variable_until_it_is_undone() {
         let mut session = chunked("batch_size = 8\n");
         session.set_options(|options| options.expandable_segments = true);
-        let variable = "# headroom (env): needs PYTORCH_ALLOC_CONF=expandable_segments:True\n";
+        let variable = "# headroom (expandable): needs PYTORCH_ALLOC_CONF=expandable_segments:True\n";
         assert_eq!(session.text, format!("{NOTE}{variable}batch_size = 8\n"));
         let needs = Needs::of_session(&session);
         let words = |part| say(&text::fix_why_needs("L4", part));

@@ -1,11 +1,12 @@
 //! The Diagnose page's address: the run's link, followed by the message's figures.
 
 use headroom_planner::{
+    link::set_flag,
     oom::{self, Message},
     session::Options,
 };
 
-use super::{excerpt, session::Session};
+use super::{excerpt, needs::named_changes, session::Session};
 
 /// The content of the page's two fields, with the options of the run.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -40,6 +41,13 @@ impl PastedText {
         };
         opened.place_message();
         opened
+    }
+
+    /// Sets a new config. The changes to nanoGPT's code that its comments name are assumed.
+    pub fn set_config(&mut self, config: String) {
+        named_changes(&config).for_each(|name| set_flag(&mut self.options, name));
+        self.config = config;
+        self.place_message();
     }
 
     /// Moves a message from the config's field to its own, if that is empty.
