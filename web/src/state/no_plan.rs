@@ -342,10 +342,24 @@ mod tests {
 
     #[test]
     fn a_link_to_a_run_without_a_plan_has_none_either() {
-        for text in ["python train.py config/mine.py", "compile = maybe", "hello there"] {
+        for text in [
+            "python train.py config/mine.py",
+            "compile = maybe",
+            "learning_rate = maybe",
+            "bach_size = 64",
+            "hello there",
+        ] {
             let session = Session { text: text.into(), ..Session::default() };
             let opened = Session::open(&session.fragment(), None).expect("a link");
             assert!(NoPlan::of(&PlannedSession::of(&opened.session)).is_some(), "{text}: {}", session.fragment());
         }
+    }
+
+    #[test]
+    fn a_link_to_a_fork_s_key_has_the_key_and_no_plan() {
+        let session = Session { text: "bach_size = 64  # mine\n".into(), ..Session::default() };
+        let link = headroom_planner::link::decode(&session.fragment());
+        assert_eq!(link.config, "bach_size = 64\n");
+        assert!(link.settings().found_nothing());
     }
 }

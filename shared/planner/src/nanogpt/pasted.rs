@@ -117,11 +117,13 @@ pub fn from_pasted_text(name: &str, text: &str) -> PastedConfig {
             None => {}
         }
     }
-    // Markdown fences become comments of the same length, so that positions stay valid.
-    let mut text = text.to_owned();
-    let fences: Vec<usize> = lines(&text).filter(|(_, line)| line.starts_with("```")).map(|(at, _)| at).collect();
-    for at in fences {
-        text.replace_range(at..=at, "#");
+    // Markdown fences become comments of the same length, so that positions stay valid. So does an error's output below
+    // a config, but not an error alone, which has no settings.
+    let fences: Vec<usize> = lines(text).filter(|(_, line)| line.starts_with("```")).map(|(at, _)| at).collect();
+    let mut text = with_comments_at(text, &fences);
+    let without_error = with_comments_at(&text, &lines_of_errors(&text));
+    if start_of_command(&without_error) < without_error.len() {
+        text = without_error;
     }
     match recognize(&text) {
         Some(Format::Settings(config) | Format::Plan { config, .. }) => {
@@ -148,6 +150,35 @@ pub fn from_pasted_text(name: &str, text: &str) -> PastedConfig {
     }
     pasted.sources.push(Source::File { name: name.into(), text });
     pasted
+}
+
+/// Offsets of the lines of Python's tracebacks, and of CUDA's out-of-memory messages.
+fn lines_of_errors(text: &str) -> Vec<usize> {
+    let is_message = |line: &str| {
+        let code = line.split('#').next().unwrap_or_default();
+        ["CUDA out of memory", "CUDA error: out of memory"].iter().any(|words| code.contains(words))
+    };
+    let mut is_traceback = false;
+    let mut found = Vec::new();
+    for (at, line) in lines(text) {
+        // A traceback ends with the error, which is the first line that is not indented.
+        let is_within = std::mem::replace(&mut is_traceback, line.starts_with("Traceback (most recent call last)"));
+        if is_traceback || is_within || is_message(line) {
+            found.push(at);
+            is_traceback |= is_within && line.starts_with(' ');
+        }
+    }
+    found
+}
+
+/// The text with comments of the same length in place of some lines.
+fn with_comments_at(text: &str, lines: &[usize]) -> String {
+    let mut text = text.to_owned();
+    for &at in lines {
+        let first = text[at..].chars().next().filter(|first| *first != '\n').map_or(0, char::len_utf8);
+        text.replace_range(at..at + first, &"#".repeat(first));
+    }
+    text
 }
 
 /// Offset of the first line that is neither a comment, a Markdown fence nor a notebook's cell magic.

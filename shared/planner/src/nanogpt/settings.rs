@@ -98,9 +98,6 @@ const WORKS_AS_FLOAT: [&str; 5] = ["max_iters", "lr_decay_iters", "warmup_iters"
 /// Placeholder for a value that could not be read and whose expression is unknown. It is not a Python value.
 pub(crate) const UNREADABLE: &str = "unknown";
 
-/// Maximum number of characters of an error that a `raise` statement repeats.
-const MAX_MESSAGE_CHARS: usize = 200;
-
 /// Maximum length in bytes of an expression kept for a value that could not be read.
 const MAX_UNREADABLE_BYTES: usize = 120;
 
@@ -162,9 +159,10 @@ impl Settings {
             return None;
         }
         let first = self.problems.first_stop()?;
+        // Only the place, because a link is read in any language.
         let stop = || {
-            let message: String = first.message.to_string().chars().take(MAX_MESSAGE_CHARS).collect();
-            format!("raise ValueError({})", Value::Str(format!("{}: {message}", first.source)))
+            let place = if first.line > 0 { format!("{}:{}", first.source, first.line) } else { first.source.clone() };
+            format!("raise ValueError({})", Value::Str(format!("error at {place}")))
         };
         Some(self.raised.clone().unwrap_or_else(stop))
     }
@@ -175,12 +173,11 @@ impl Settings {
         self.found_nothing
     }
 
-    /// Returns whether no nanoGPT key is set, not even to a value that could not be read, and no statement raises.
+    /// Returns whether no nanoGPT key is set and no statement raises. A key that determines memory counts as set if its
+    /// value could not be read.
     #[must_use]
     pub fn sets_nothing(&self) -> bool {
-        self.raised.is_none()
-            && self.values.is_empty()
-            && self.unevaluated.iter().all(|(key, _)| defaults::find(key).is_none())
+        self.raised.is_none() && self.values.is_empty() && self.unreadable().next().is_none()
     }
 
     /// Returns the name of the source of an origin.
@@ -457,9 +454,9 @@ mod tests {
     }
 
     #[test]
-    fn config_of_a_run_that_stops_repeats_the_error() {
+    fn config_of_a_run_that_stops_names_the_place() {
         let config = file("n_layer = 6\nx = = 3").to_config();
-        let stop = "raise ValueError('c.py: `=` is not expected here; the line is left out')\n";
+        let stop = "raise ValueError('error at c.py:2')\n";
         assert_eq!(config, format!("{stop}n_layer = 6\n"));
         assert_eq!(file(&config).to_config(), config);
     }

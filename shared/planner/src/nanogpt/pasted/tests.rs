@@ -230,3 +230,28 @@ fn a_second_command_is_named_as_unread() {
     let alone = from_pasted_text("pasted", "python data/prepare.py && python train.py | tee train.py.log").read();
     assert!(alone.problems.as_slice().is_empty());
 }
+
+#[test]
+fn config_with_an_error_message_is_read_without_it() {
+    let message =
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 6.14 GiB. GPU 0 has a total capacity of";
+    let traceback = format!(
+        "Traceback (most recent call last):\n  File \"train.py\", line 301, in <module>\n    logits, loss = model(X, Y)\n\
+         {message}\n"
+    );
+    for text in [
+        format!("batch_size = 64\n{message}\n"),
+        format!("{message}\nbatch_size = 64\n"),
+        format!("batch_size = 64\n{traceback}"),
+        format!("{traceback}batch_size = 64\n"),
+    ] {
+        let settings = from_pasted_text("text", &text).read();
+        assert_eq!(settings.value("batch_size"), Some(Value::Int(64)), "{text}");
+        assert!(settings.problems.first_stop().is_none(), "{text}");
+    }
+    for text in [message, &traceback] {
+        assert!(from_pasted_text("text", text).read().found_nothing(), "{text}");
+    }
+    let comment = "batch_size = 64  # CUDA out of memory at 128\n";
+    assert_eq!(from_pasted_text("text", comment).read().value("batch_size"), Some(Value::Int(64)));
+}
