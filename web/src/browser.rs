@@ -10,6 +10,7 @@ pub mod rig;
 pub mod worker;
 
 use headroom_text::LANGUAGES;
+use js_sys::Array;
 use leptos::prelude::{document, request_animation_frame, window};
 use wasm_bindgen::{JsCast, JsValue, closure::Closure};
 use wasm_bindgen_futures::JsFuture;
@@ -20,11 +21,29 @@ pub fn fragment() -> String {
     window().location().hash().unwrap_or_default()
 }
 
-/// Replaces the fragment without a history entry.
-pub fn replace_fragment(fragment: &str) {
+/// Replaces the fragment of the current history entry, and the texts that a reload or Back restores.
+pub fn replace_entry(fragment: &str, texts: &[&str]) {
     let Ok(history) = window().history() else { return };
-    // Browsers limit the number of calls; after a refusal the next edit updates the address.
-    drop(history.replace_state_with_url(&JsValue::NULL, "", Some(&with_fragment(fragment))));
+    let address = with_fragment(fragment);
+    // Browsers limit the number of calls; after a refusal the next edit updates the address. They limit the size of the
+    // texts to 16 MiB or more.
+    if history.replace_state_with_url(&array(texts), "", Some(&address)).is_err() {
+        drop(history.replace_state_with_url(&JsValue::NULL, "", Some(&address)));
+    }
+}
+
+fn array(texts: &[&str]) -> Array {
+    let array = Array::new();
+    for text in texts {
+        array.push(&JsValue::from_str(text));
+    }
+    array
+}
+
+/// Returns a text of the current history entry by its index. `None` if the entry has no texts, for example after a link
+/// is opened.
+pub fn entry_text(index: u32) -> Option<String> {
+    window().history().ok()?.state().ok()?.dyn_into::<Array>().ok()?.get(index).as_string()
 }
 
 /// Returns this page's address without its fragment. A path alone would not do: `//name/` is the address of a host.
@@ -40,8 +59,8 @@ fn with_fragment(fragment: &str) -> String {
     if fragment.is_empty() { address } else { format!("{address}#{fragment}") }
 }
 
-/// Sets the fragment with a history entry.
-pub fn push_fragment(fragment: &str) {
+/// Adds a history entry with a fragment. Its texts are set by [`replace_entry`].
+pub fn push_entry(fragment: &str) {
     // A repeated address would add a step back that changes nothing.
     if self::fragment().strip_prefix('#') == Some(fragment) {
         return;
@@ -164,8 +183,9 @@ const MESSAGE_KEY: &str = "headroom.message";
 const FIGURES_KEY: &str = "headroom.figures";
 const CONFIG_KEY: &str = "headroom.config";
 const DEMO_KEY: &str = "headroom.demo";
-/// Maximum size in bytes of a stored text. Storage is limited to a few megabytes, and writing to it is slow.
-const KEPT_BYTES_MAX: usize = 1 << 20;
+/// Maximum size in bytes of a stored text. Browsers store about five million characters of a window, and two texts are
+/// stored.
+pub const KEPT_BYTES_MAX: usize = 5 << 19;
 const TEXT_OF_KEY: &str = "headroom.text_of";
 const GPU_KEY: &str = "headroom.gpu";
 
@@ -216,7 +236,7 @@ pub fn set_theme(theme: Option<&str>) {
     debug_assert!(done.is_none_or(|result| result.is_ok()), "data-theme is a valid attribute");
 }
 
-/// Stores a text for a reload of the fragment made from it.
+/// Stores a text for another page that opens the fragment made from it.
 pub fn keep_text(fragment: &str, text: &str) {
     if let Some(storage) = session_storage() {
         // A text that is too large removes the stored one, which belongs to another fragment.

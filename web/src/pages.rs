@@ -1,5 +1,6 @@
 //! The pages, with one module for each.
 
+mod address;
 mod budget;
 mod demo;
 mod diagnose;

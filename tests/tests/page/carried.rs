@@ -86,11 +86,18 @@ fn message_of_another_gpu_does_not_change_an_opened_run() {
         page.paste("#config", MESSAGE).await;
         page.click("[data-testid=to-diagnose]").await;
         page.until("the address has the message", "location.hash.includes('oom.requested=6.14GiB')").await;
+        let figures: String = page.value("location.hash.slice(location.hash.indexOf('&oom.'))").await;
         page.open("1&batch_size=24&gpu=RTX%204090").await;
         let gpu = "document.querySelector('#gpu').value";
         let answer = async || (page.value::<String>(gpu).await, page.text("#verdict").await);
         let before = answer().await;
         assert_eq!(before.0, "RTX 4090");
+        let link: String = page.value("document.querySelector('.header__pages [href*=diagnose]').href").await;
+        assert!(!link.contains("oom."), "the message is of another run: {link}");
+        page.goto(&(link + &figures)).await;
+        page.until("the message is there", "document.querySelector('#message')?.value.includes('6.14 GiB')").await;
+        go(page, "./#", VERDICT).await;
+        assert_eq!(answer().await, before);
         // A reload of Diagnose changes nothing either.
         for is_reloaded in [false, true] {
             go(page, "diagnose.html", "document.querySelector('#message')").await;
@@ -178,12 +185,7 @@ fn a_message_in_the_calculator_leads_to_its_explanation() {
         let log = format!("{}{MESSAGE}\n{}", "loading\n".repeat(50_000), "bye\n".repeat(50_000));
         for text in [MESSAGE.to_owned(), log] {
             page.open("").await;
-            page.allow_clipboard().await;
-            page.promise(&format!("{{ await navigator.clipboard.writeText({}) }}", serde_json::Value::from(text)))
-                .await;
-            page.click("#config").await;
-            page.press_with_control('a').await;
-            page.press_with_control('v').await;
+            page.start_paste("#config", &text).await;
             page.until("the link to the diagnosis is shown", "document.querySelector('[data-testid=to-diagnose]')")
                 .await;
             page.click("[data-testid=to-diagnose]").await;
@@ -193,6 +195,88 @@ fn a_message_in_the_calculator_leads_to_its_explanation() {
             page.script("sessionStorage.clear()").await;
             page.goto("about:blank").await;
         }
+        page.open("").await;
+    });
+}
+
+#[test]
+fn text_survives_another_page_back_and_a_reload() {
+    tell("text_survives_another_page_back_and_a_reload", async |page| {
+        let config = "document.querySelector('#config')";
+        let log = |n_lines: usize| {
+            let lines = "iter 1: loss 4.0, time 100.00ms, mfu 10.00%\n".repeat(n_lines);
+            format!("Overriding: batch_size = 64\n{lines}{MESSAGE}\n")
+        };
+        for (text, is_message) in [
+            ("# mine\nbatch_size = 8  # why\nwandb_log = True\n".to_owned(), false),
+            ("bach_size = 64\n".to_owned(), false),
+            (log(4), true),
+            (log(40_000), true),
+        ] {
+            // A long text is shown in part; its size is an attribute.
+            let is_long = text.len() > 64 * 1024;
+            let bytes = text.len();
+            let is_there = match is_long {
+                true => format!("{config}?.dataset.bytes === '{bytes}'"),
+                false => format!("{config}?.value === {}", serde_json::Value::from(text.as_str())),
+            };
+            page.open("1&gpu=RTX%204070").await;
+            page.start_paste("#config", &text).await;
+            page.until("it is read", &is_there).await;
+            let verdict = page.text("#verdict").await;
+            if is_message {
+                page.click("[data-testid=to-diagnose]").await;
+                page.until("the run is simulated", "document.querySelector('[data-testid=agreement]')").await;
+                if is_long {
+                    page.until("all of it", &format!("document.querySelector('#message').dataset.bytes === '{bytes}'"))
+                        .await;
+                }
+            } else {
+                go(page, "embed.html", "document.querySelector('#snippet')").await;
+                page.until("the text is there", &is_there).await;
+            }
+            // Another run takes the place of the text that the pages pass on.
+            go(page, "diagnose.html", "document.querySelector('#message')").await;
+            page.paste("#config", "batch_size = 2\n").await;
+            page.until("the address follows", "location.hash.includes('batch_size=2')").await;
+            let mut n_steps: i32 = 0;
+            while !page.value::<String>("location.pathname").await.ends_with('/') {
+                page.back().await;
+                page.until("a page is there", "document.querySelector('#config')").await;
+                n_steps += 1;
+                assert!(n_steps < 6, "Back leads to the calculator");
+            }
+            for what in ["Back", "a reload"] {
+                page.until(&format!("the text is there after {what}"), &is_there).await;
+                assert_eq!(page.text("#verdict").await, verdict, "{what}");
+                page.browser.driver.refresh().await.expect("the page reloads");
+            }
+            page.script("sessionStorage.clear()").await;
+            page.goto("about:blank").await;
+        }
+        page.open("").await;
+    });
+}
+
+#[test]
+fn a_new_run_has_no_message_of_an_earlier_one() {
+    tell("a_new_run_has_no_message_of_an_earlier_one", async |page| {
+        let link = "document.querySelector('.header__pages [href*=diagnose]').href";
+        let is_passed_on = format!("{link}.includes('oom.requested=6.14GiB')");
+        page.paste("#config", &format!("batch_size = 64\n{MESSAGE}\n")).await;
+        page.click("[data-testid=to-diagnose]").await;
+        page.until("the run is simulated", "document.querySelector('[data-testid=agreement]')").await;
+        page.click("[data-testid=open-budget] a").await;
+        page.until("the calculator is there", VERDICT).await;
+        assert!(page.value::<bool>(&is_passed_on).await);
+        // A change of the same run keeps it.
+        page.fill("#batch_size", "32").await;
+        page.until("the address follows", "location.hash.includes('batch_size=32')").await;
+        assert!(page.value::<bool>(&is_passed_on).await);
+        page.paste("#config", "batch_size = 2\n").await;
+        page.until("the link has the new run", &format!("{link}.includes('batch_size=2&')")).await;
+        assert!(!page.value::<bool>(&is_passed_on).await);
+        page.script("sessionStorage.clear()").await;
         page.open("").await;
     });
 }

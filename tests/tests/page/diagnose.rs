@@ -74,11 +74,18 @@ fn a_message_alone_is_solved_and_shared() {
         let solved: String = page.value("location.hash").await;
         assert!(solved.contains("batch_size=64") && solved.contains("oom.allocated="), "{solved}");
 
-        // A reload shows the same, as does the link in another window.
+        // A reload keeps the text, which the link in another window does not have.
+        let message = "document.querySelector('#message').value";
         page.browser.driver.refresh().await.expect("the page reloads");
         page.until("it is there again", "document.querySelector('[data-testid=agreement]')").await;
         assert_eq!(page.value::<String>("location.hash").await, solved);
-        assert!(!page.value::<String>("document.querySelector('#message').value").await.contains("secret"));
+        assert!(page.value::<String>(message).await.contains("secret"));
+        let link = format!("{}diagnose.html?link{solved}", page.address);
+        page.goto(&link).await;
+        page.until("it is there again", "document.querySelector('[data-testid=agreement]')").await;
+        assert!(!page.value::<String>(message).await.contains("secret"));
+        page.back().await;
+        page.until("it is there again", &format!("{message}.includes('secret')")).await;
         page.back().await;
         page.until("the run is open again", "document.querySelector('[data-testid=offers][data-exact=true]')").await;
         assert_eq!(page.value::<String>("document.querySelector('#config').value").await, "");

@@ -15,16 +15,6 @@ async fn shows(page: &Page, key: &str, value: &str) {
     page.until(&format!("{key} is {value}"), &format!("document.getElementById('{key}').value === '{value}'")).await;
 }
 
-/// Pastes a text that the field may rewrite.
-async fn paste(page: &Page, text: &str) {
-    page.allow_clipboard().await;
-    let text = serde_json::Value::from(text);
-    page.promise(&format!("{{ await navigator.clipboard.writeText({text}) }}")).await;
-    page.click("#config").await;
-    page.press_with_control('a').await;
-    page.press_with_control('v').await;
-}
-
 #[test]
 fn back_undoes_complete_actions() {
     tell("back_undoes_complete_actions", async |page| {
@@ -176,7 +166,7 @@ fn comments_of_a_fix_go_with_gpu_and_other_keys() {
 fn a_pasted_link_or_json_opens_its_run() {
     tell("a_pasted_link_or_json_opens_its_run", async |page| {
         page.choose_gpu("GeForce RTX 4070").await;
-        paste(page, "https://example.org/headroom/#1&batch_size=3&n_layer=6&gpu=L4").await;
+        page.start_paste("#config", "https://example.org/headroom/#1&batch_size=3&n_layer=6&gpu=L4").await;
         shows(page, "batch_size", "3").await;
         shows(page, "gpu", "L4").await;
         assert_eq!(page.value::<String>(CONFIG).await, "batch_size = 3\nn_layer = 6\n");
@@ -186,22 +176,30 @@ fn a_pasted_link_or_json_opens_its_run() {
         fs::write(&config, "batch_size = 3\nn_layer = 6\n").expect("written");
         let json = page.command_line(&config, &["--gpu", "L4"]).to_string();
         page.open("1&batch_size=12&gpu=RTX%204070").await;
-        paste(page, &json).await;
+        page.start_paste("#config", &json).await;
         shows(page, "batch_size", "3").await;
         shows(page, "n_layer", "6").await;
         shows(page, "gpu", "L4").await;
 
-        paste(page, r#"{"model_type": "gpt2", "n_layer": 24, "n_head": 16, "n_embd": 1024, "n_positions": 512}"#).await;
+        page.start_paste(
+            "#config",
+            r#"{"model_type": "gpt2", "n_layer": 24, "n_head": 16, "n_embd": 1024, "n_positions": 512}"#,
+        )
+        .await;
         for (key, value) in [("n_layer", "24"), ("n_head", "16"), ("n_embd", "1024"), ("block_size", "512")] {
             shows(page, key, value).await;
         }
         page.press_with_control('a').await;
         page.press(&Key::Delete).await;
-        paste(page, r#"{"architectures": ["LlamaForCausalLM"], "hidden_size": 4096, "vocab_size": 32000}"#).await;
+        page.start_paste(
+            "#config",
+            r#"{"architectures": ["LlamaForCausalLM"], "hidden_size": 4096, "vocab_size": 32000}"#,
+        )
+        .await;
         let headline = "document.querySelector('#verdict').textContent";
         let why = "this is a Llama config; Headroom plans nanoGPT models";
         page.until("it has no plan", &format!("{headline}.includes('No plan: {why}')")).await;
-        paste(page, "batch_size: 8\nn_layer: 6\n").await;
+        page.start_paste("#config", "batch_size: 8\nn_layer: 6\n").await;
         page.until("nor has YAML", &format!("{headline}.includes('No plan: this is YAML')")).await;
     });
 }

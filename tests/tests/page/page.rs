@@ -195,7 +195,7 @@ impl Page {
             if value == true {
                 return;
             }
-            assert!(start.elapsed() < most, "timed out waiting until {what}: {expression} is {value}");
+            assert!(start.elapsed() < most, "timed out waiting until {what}: {expression:.400} is {value}");
             tokio::time::sleep(POLL_EVERY).await;
         }
     }
@@ -307,16 +307,20 @@ impl Page {
         self.press(text).await;
     }
 
-    /// Replaces a field's text by pasting from the clipboard.
+    /// Replaces a field's text by pasting from the clipboard, and waits until the field shows it.
     pub async fn paste(&self, selector: &str, text: &str) {
+        self.start_paste(selector, text).await;
+        let same = format!("document.querySelector({selector:?}).value === {}", Value::from(text));
+        self.until("the text is pasted", &same).await;
+    }
+
+    /// Pastes a text that the field may shorten or rewrite.
+    pub async fn start_paste(&self, selector: &str, text: &str) {
         self.allow_clipboard().await;
-        let text = Value::from(text);
-        self.promise(&format!("{{ await navigator.clipboard.writeText({text}) }}")).await;
+        self.promise(&format!("{{ await navigator.clipboard.writeText({}) }}", Value::from(text))).await;
         self.click(selector).await;
         self.press_with_control('a').await;
         self.press_with_control('v').await;
-        let same = format!("document.querySelector({selector:?}).value === {text}");
-        self.until("the text is pasted", &same).await;
     }
 
     /// Returns the clipboard's text.

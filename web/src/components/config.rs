@@ -91,7 +91,7 @@ fn StartFrom(budget: Budget) -> impl IntoView {
             prop:value=words(move || chosen.get().map_or_else(String::new, |index| index.to_string()))
             on:change:target=move |event| {
                 if let Ok(index) = event.target().value().parse::<usize>() {
-                    budget.commit(|session| session.replace_text(RUNS[index].text.to_owned()));
+                    budget.take_text(RUNS[index].text.to_owned());
                 }
             }>
             <option value="" disabled=true selected=flag(move || chosen.get().is_none())>

@@ -10,9 +10,6 @@ use crate::{
     text::{self, t},
 };
 
-/// Maximum size in bytes of the text passed on. Of a longer log, the part around the message is passed.
-const MESSAGE_BYTES_MAX: usize = 256 * 1024;
-
 /// The link, if the text contains an out-of-memory message. The text and the run stay in this browser.
 #[component]
 pub fn ToDiagnose(
@@ -37,7 +34,7 @@ pub fn ToDiagnose(
             _ => String::new(),
         });
         budget.session.with_untracked(|session| {
-            browser::keep_message(around(&session.text, "out of memory", MESSAGE_BYTES_MAX), &config);
+            browser::keep_message(around(&session.text, "out of memory", browser::KEPT_BYTES_MAX), &config);
         });
     };
     part(move || {

@@ -71,11 +71,13 @@ impl Fields {
 /// The page that explains out-of-memory messages.
 #[component]
 pub fn DiagnosePage() -> impl IntoView {
-    let fields =
-        Fields { pasted: RwSignal::new(address::opened(browser::kept_message())), is_step: StoredValue::new(false) };
+    let fields = Fields { pasted: RwSignal::new(address::opened()), is_step: StoredValue::new(false) };
     let pasted = fields.pasted;
     let leave = Callback::new(move |()| {
-        pasted.with_untracked(|pasted| browser::keep_message(&pasted.message, &pasted.config));
+        pasted.with_untracked(|pasted| {
+            address::write(browser::fragment().trim_start_matches('#'), pasted);
+            browser::keep_message(&pasted.message, &pasted.config);
+        });
     });
     let answer = Memo::new(move |_| pasted.with(|pasted| shown(&pasted.message, &pasted.config, &pasted.options)));
     let config_fault = Memo::new(move |_| answer.with(|answer| answer.as_ref().map_or("", |shown| shown.config_fault)));
@@ -133,10 +135,7 @@ pub fn DiagnosePage() -> impl IntoView {
                 <LongText id="config" class="input diagnose__text" rows="6" replaces=describes_run placeholder=t(text::PASTE_CONFIG_PLACEHOLDER)
                     invalid=Signal::derive(move || !config_fault.get().is_empty()) described_by="config-fault"
                     value=Signal::derive(move || pasted.with(|pasted| pasted.config.clone()))
-                    on_change=move |text: String| pasted.update(|pasted| {
-                        pasted.config = text;
-                        pasted.place_message();
-                    }) />
+                    on_change=move |text: String| pasted.update(|pasted| pasted.set_config(text)) />
                 <p class="diagnose__fault" id="config-fault" data-testid="config-fault" role="alert">{words(move || config_fault.get().to_owned())}</p>
             </section>
             <section class="diagnose__answer" id="answer" tabindex="-1" aria-label=t(text::PAGE_DIAGNOSE) aria-live="polite">

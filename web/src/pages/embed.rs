@@ -4,6 +4,7 @@ mod snippet;
 
 use leptos::{html::Main, prelude::*};
 
+use super::address;
 use crate::{
     browser::{self, frame},
     components::{
@@ -31,19 +32,23 @@ const N_NUMBERS: usize = 3;
 pub fn EmbedPage() -> impl IntoView {
     let budget = Budget::new();
     let host = frame::host();
-    // In a frame no stored values are used, because the host page determines the content.
-    let kept_gpu = if host.is_none() { browser::kept_gpu() } else { None };
-    let take_link = move || {
-        if let Some(opened) = Session::open(&browser::fragment(), None) {
-            budget.open(opened);
-        }
-    };
-    budget.edit(|session| session.prefer_gpu(kept_gpu.as_deref()));
-    take_link();
-    browser::on_history_step(take_link);
     match host {
-        Some(host) => view! { <Embedded budget host /> }.into_any(),
-        None => view! { <SnippetPage budget /> }.into_any(),
+        Some(host) => {
+            // No stored values are used, because the host page determines the content.
+            let open = move || {
+                if let Some(opened) = Session::open(&browser::fragment(), None) {
+                    budget.open(opened);
+                }
+            };
+            open();
+            browser::on_history_step(open);
+            view! { <Embedded budget host /> }.into_any()
+        }
+        None => {
+            address::open(budget);
+            address::keep(budget);
+            view! { <SnippetPage budget /> }.into_any()
+        }
     }
 }
 

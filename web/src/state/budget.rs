@@ -30,6 +30,8 @@ pub struct Budget {
     write: WriteSignal<Session>,
     /// The number of changes that added an entry to the browser's history.
     pub n_steps: RwSignal<u32>,
+    /// The number of texts and links that replaced the run.
+    pub n_runs: RwSignal<u32>,
     /// The text in the GPU field while it is not a valid choice.
     pub draft: RwSignal<Option<GpuDraft>>,
     /// The fields of the form whose text is invalid.
@@ -70,6 +72,7 @@ impl Budget {
             session,
             write,
             n_steps: RwSignal::new(0),
+            n_runs: RwSignal::new(0),
             draft: RwSignal::new(None),
             faults,
             answer,
@@ -107,17 +110,21 @@ impl Budget {
     /// Takes a pasted text. A link opens its run.
     pub fn take_text(self, text: String) {
         if !self.opens_link(&text) {
-            self.faults.clear();
-            self.commit(|session| session.replace_text(text));
+            self.replace_run(|session| session.replace_text(text));
         }
     }
 
     /// Takes a file that was opened or dropped.
     pub fn take_file(self, file: ConfigFile) {
         if !self.opens_link(&file.text) {
-            self.faults.clear();
-            self.commit(|session| session.open_file(file));
+            self.replace_run(|session| session.open_file(file));
         }
+    }
+
+    fn replace_run(self, change: impl FnOnce(&mut Session)) {
+        self.faults.clear();
+        self.n_runs.update(|n| *n = n.wrapping_add(1));
+        self.commit(change);
     }
 
     fn opens_link(self, text: &str) -> bool {
@@ -129,7 +136,7 @@ impl Budget {
                 opened.session.options.vram_bytes = session.options.vram_bytes;
             });
         }
-        self.n_steps.update(|n| *n = n.wrapping_add(1));
+        self.replace_run(|_| {});
         self.open(opened);
         true
     }

@@ -18,13 +18,12 @@ use crate::{
 
 /// Delay after a keystroke before the address is updated. Browsers refuse more than a hundred updates in half a minute.
 const ADDRESS_DELAY: Duration = Duration::from_millis(300);
-/// Number of history steps whose texts are kept. Older steps are restored from their addresses.
-const STEPS_MAX: usize = 20;
-/// Maximum size in bytes of the texts kept for a step.
-const STEP_BYTES_MAX: usize = 1 << 20;
 
-/// Returns the fields' content for the address, with the original texts if they are known.
-pub(super) fn opened(kept: Option<(String, String)>) -> PastedText {
+/// Returns the fields' content for the address. The texts are those of the history entry, or those that a page passed
+/// on.
+pub(super) fn opened() -> PastedText {
+    let passed_on = browser::kept_message();
+    let kept = browser::entry_text(0).zip(browser::entry_text(1)).or(passed_on);
     let kept_text = browser::kept_text();
     let kept_text = kept_text.as_ref().map(|(of, text)| (of.as_str(), text.as_str()));
     PastedText::open(&browser::fragment(), kept, kept_text)
@@ -34,24 +33,22 @@ pub(super) fn opened(kept: Option<(String, String)>) -> PastedText {
 /// edits. A step back restores the fields.
 pub(super) fn keep_address(fields: Fields, answer: Memo<Option<ShownDiagnosis>>) {
     let pending = StoredValue::new(None::<TimeoutHandle>);
-    let steps = StoredValue::new(Vec::<(String, PastedText)>::new());
-    // The address as it is or will be after the pending update.
-    let last = StoredValue::new(String::new());
+    // The address and the fields as they are or will be after the pending update.
+    let last = StoredValue::new((String::new(), PastedText::default()));
     let burst = StoredValue::new(Burst::default());
     let is_restored = StoredValue::new(false);
     // The run of the opened address with the fields as they were then. It is passed on unchanged until the user changes
     // the fields: another page's run keeps its GPU, also if the message is of another one.
     let linked = StoredValue::new(linked_run(&fields.pasted.get_untracked()));
     Effect::new(move |was_there: Option<()>| {
+        let pasted = fields.pasted.get();
         let (fragment, figures, run) = answer.with(|answer| {
             let session = answer.as_ref().and_then(|shown| shown.session.as_ref());
             let message = answer.as_ref().and_then(|shown| shown.message.as_ref());
-            let pasted = fields.pasted.get();
             let run = linked.with_value(|(of, run)| run.clone().filter(|_| *of == pasted)).map(|run| (run, None));
             let run = run.or_else(|| Some((pasted.run_fragment(session)?, session)));
             let fragment = PastedText::fragment(run.as_ref().map(|(run, _)| run.clone()), message);
-            steps.update_value(|steps| remember(steps, &fragment, pasted.clone()));
-            let text = |session: Option<&Session>| session.map_or(pasted.config, |session| session.text.clone());
+            let text = |session: Option<&Session>| session.map_or(&pasted.config, |session| &session.text).clone();
             (
                 fragment,
                 message.map(oom::link::encode).unwrap_or_default(),
@@ -71,49 +68,40 @@ pub(super) fn keep_address(fields: Fields, answer: Memo<Option<ShownDiagnosis>>)
         if is_action || is_restored {
             burst.update_value(Burst::end);
         }
-        let last = last.try_update_value(|last| std::mem::replace(last, fragment.clone())).unwrap_or_default();
-        if browser::fragment().trim_start_matches('#') == fragment {
-            return;
-        }
+        let is_same = browser::fragment().trim_start_matches('#') == fragment;
+        let next = (fragment.clone(), pasted.clone());
+        let last = last.try_update_value(|last| std::mem::replace(last, next)).unwrap_or_default();
         let starts = |burst: &mut Burst| burst.add(browser::focused_id(), browser::now_millis());
-        if was_there.is_none() {
-            // The header's link of another page may lack the message, which was kept.
-            if !fragment.is_empty() {
-                browser::replace_fragment(&fragment);
-            }
-        } else if is_action || !is_restored && burst.try_update_value(starts) == Some(true) {
-            browser::replace_fragment(&last);
-            browser::push_fragment(&fragment);
+        // The header's link of another page may lack the message, which was kept.
+        let is_opened = was_there.is_none();
+        let is_step =
+            !is_opened && !is_same && (is_action || !is_restored && burst.try_update_value(starts) == Some(true));
+        if is_step {
+            write(&last.0, &last.1);
+            browser::push_entry(&fragment);
+        }
+        let write = move || write(&fragment, &pasted);
+        if is_step || is_opened {
+            write();
         } else {
-            let write = move || browser::replace_fragment(&fragment);
             pending.set_value(set_timeout_with_handle(write, ADDRESS_DELAY).ok());
         }
     });
     browser::on_history_step(move || {
-        let fragment = browser::fragment();
-        let fragment = fragment.trim_start_matches('#');
-        let known =
-            steps.with_value(|steps| steps.iter().find(|(of, _)| of == fragment).map(|(_, pasted)| pasted.clone()));
-        let pasted = known.unwrap_or_else(|| opened(None));
+        let pasted = opened();
         is_restored.set_value(true);
         linked.set_value(linked_run(&pasted));
         fields.pasted.set(pasted);
     });
 }
 
+/// Writes the address, and the texts that it does not contain, to the current history entry.
+pub(super) fn write(fragment: &str, pasted: &PastedText) {
+    browser::replace_entry(fragment, &[&pasted.message, &pasted.config]);
+}
+
 /// Returns the fields and the run of the current address, if it has one.
 fn linked_run(pasted: &PastedText) -> (PastedText, Option<String>) {
     let (_, run) = oom::link::decode(browser::fragment().trim_start_matches('#'));
     (pasted.clone(), Some(split_pin(&run).0.to_owned()).filter(|run| run.contains('&') && !pasted.config.is_empty()))
-}
-
-/// Keeps the texts of a step, of each address the latest.
-fn remember(steps: &mut Vec<(String, PastedText)>, fragment: &str, pasted: PastedText) {
-    steps.retain(|(of, _)| of != fragment);
-    if pasted.message.len() + pasted.config.len() <= STEP_BYTES_MAX {
-        steps.push((fragment.to_owned(), pasted));
-    }
-    if steps.len() > STEPS_MAX {
-        steps.remove(0);
-    }
 }

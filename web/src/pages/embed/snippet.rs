@@ -10,6 +10,7 @@ use crate::{
         actions::CopyButton, dynamic::words, field::Choice, gpu_picker::GpuPicker, header::Header, long_text::LongText,
         notice::Notice,
     },
+    pages::address,
     state::{
         answer::describes_run,
         budget::Budget,
@@ -37,12 +38,7 @@ pub fn SnippetPage(
             Snippet::of(&answer.0, &options, language, theme, &browser::folder())
         })
     });
-    let leave = Callback::new(move |()| {
-        let fragment = budget.run();
-        budget.session.with_untracked(|session| browser::keep_text(&fragment, &session.text));
-        browser::replace_fragment(&fragment);
-    });
-    Effect::new(move |_| browser::carry_run(&budget.run(), &browser::kept_figures()));
+    let leave = Callback::new(move |()| address::write(budget));
     let local = browser::is_local().then(|| view! { <p class="embed__local">{t(text::EMBED_LOCAL)}</p> });
     view! {
         <Header page=4 leave />
