@@ -259,6 +259,22 @@ fn text_survives_another_page_back_and_a_reload() {
 }
 
 #[test]
+fn diagnose_gets_the_latest_run_and_not_one_that_was_left_there() {
+    tell("diagnose_gets_the_latest_run_and_not_one_that_was_left_there", async |page| {
+        let config = "document.querySelector('#config').value";
+        for batch_size in [8, 32] {
+            let text = format!("batch_size = {batch_size}  # mine\n");
+            page.paste("#config", &text).await;
+            go(page, "diagnose.html", "document.querySelector('#message')").await;
+            assert_eq!(page.value::<String>(config).await, text);
+            go(page, "./#", VERDICT).await;
+        }
+        page.script("sessionStorage.clear()").await;
+        page.open("").await;
+    });
+}
+
+#[test]
 fn a_new_run_has_no_message_of_an_earlier_one() {
     tell("a_new_run_has_no_message_of_an_earlier_one", async |page| {
         let link = "document.querySelector('.header__pages [href*=diagnose]').href";

@@ -1,12 +1,12 @@
 //! The Diagnose page's address: the run's link, followed by the message's figures.
 
 use headroom_planner::{
-    link::set_flag,
+    link::{self, set_flag},
     oom::{self, Message},
     session::Options,
 };
 
-use super::{excerpt, needs::named_changes, session::Session};
+use super::{excerpt, needs::named_changes, read_settings, session::Session};
 
 /// The content of the page's two fields, with the options of the run.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -34,7 +34,9 @@ impl PastedText {
         let is_same = words.as_ref().is_none_or(|words| figures(&kept_message) == figures(words));
         let mut opened = match is_same {
             true => {
-                let config = if kept_config.is_empty() { own.unwrap_or_default() } else { kept_config };
+                // A config that was left here earlier is not that of another run in the address.
+                let is_other = |own: &String| kept_config.is_empty() || settings(own) != settings(&kept_config);
+                let config = own.filter(is_other).unwrap_or(kept_config.clone());
                 Self { message: kept_message, config, options }
             }
             false => Self { message: words.unwrap_or_default(), config: own.unwrap_or_default(), options },
@@ -76,6 +78,11 @@ impl PastedText {
         };
         session.map(Session::fragment).or_else(own)
     }
+}
+
+/// The settings of a config, in a link's format.
+fn settings(text: &str) -> String {
+    link::encode(&read_settings(text), &Options::default())
 }
 
 /// The figures of the first message in a text, in a link's format.
@@ -144,6 +151,10 @@ mod tests {
         let kept = (format!("more\n{EXAMPLE_MESSAGE}"), pasted.config.clone());
         let opened = PastedText::open(&address, Some(kept.clone()), None);
         assert_eq!((opened.message, opened.config), kept.clone());
+        // The address of another run does not restore the kept config.
+        let other = address.replace("batch_size=64", "batch_size=32");
+        let opened = PastedText::open(&other, Some(kept.clone()), None);
+        assert_eq!((opened.message, opened.config.as_str()), (kept.0.clone(), "batch_size = 32\n"));
         // The address of another message does not restore the kept message.
         let other = address.replace("oom.requested=6.14GiB", "oom.requested=6.00GiB");
         let opened = PastedText::open(&other, Some(kept), None);
