@@ -115,15 +115,19 @@ impl Link {
 pub fn encode(settings: &Settings, options: &Options) -> String {
     let mut fragment = VERSION.to_string();
     let mut push = |key: &str, value: &str| push(&mut fragment, key, value);
-    let is_unreadable = |name: &str| settings.unreadable().any(|unreadable| unreadable == name);
+    // A text that sets nothing keeps every key with its error.
+    let sets_nothing = settings.found_nothing();
+    let is_unreadable =
+        |name: &str| settings.unreadable().any(|other| other == name) || sets_nothing && settings.is_unevaluated(name);
     let known = defaults::KEYS.iter().map(|key| (key.name, settings.values.get(key.name)));
     let unknown = settings.unknown.iter().map(|(name, setting)| (name.as_str(), Some(setting)));
     // Without these, the link would describe another run, which has a plan.
     let unread: Vec<String> = settings.unread.iter().map(|file| public_name(&file.name)).collect();
-    let has_own_keys = settings.unknown.iter().any(|(name, setting)| travels(settings, name, &setting.value));
-    match settings.found_nothing() {
+    let has_keys = settings.unknown.iter().any(|(name, setting)| travels(settings, name, &setting.value))
+        || defaults::KEYS.iter().any(|key| is_unreadable(key.name));
+    match sets_nothing {
         // A fork's keys are a text without nanoGPT's settings, too.
-        true if has_own_keys => {}
+        true if has_keys => {}
         true => push("config", NOTHING),
         false if unread.is_empty() => {
             // Without the error, the link would describe a run that has a plan.

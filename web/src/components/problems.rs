@@ -1,6 +1,6 @@
 //! Problems of the config and the run. The first ones are listed, and a button lists all.
 
-use headroom_planner::nanogpt::{PastedKind, Problem, Severity};
+use headroom_planner::nanogpt::{PastedKind, Severity};
 use leptos::prelude::*;
 use wasm_bindgen::JsCast;
 use web_sys::HtmlTextAreaElement;
@@ -37,10 +37,8 @@ fn lines(answer: &PlannedSession) -> Vec<Line> {
     }
     // Only a config's line numbers refer to the text. Arguments of a command and files of a log have their own.
     let has_places = answer.kind == PastedKind::Config;
-    // The lines of an error message in a config are not Python.
-    let is_of_message = |problem: &&Problem| answer.has_message && problem.message.is(&text::line_left_out(""));
     let problems = answer.resolved.settings.problems.as_slice().iter();
-    let problems = problems.filter(|problem| !is_of_message(problem)).map(|problem| Line {
+    let problems = problems.map(|problem| Line {
         severity: problem.severity,
         place: (has_places && problem.line > 0).then_some((problem.line, problem.column)),
         // Pasted text has no file name.

@@ -72,24 +72,12 @@ fn words(typed: &str) -> Vec<Word> {
             }
             _ if is_unit && is_number(start) => words.push(Word::Size(start.to_owned())),
             _ if is_number(part) => words.push(Word::Number(part.to_owned())),
-            // "2xT4": the GPU, of which a cloud machine has several.
-            _ if times(part).is_some() => {
-                let name = times(part).filter(|name| !name.is_empty());
-                words.extend(name.map(|name| Word::Name(name.to_owned())));
-            }
             // Part of every full name, but of no name in the table.
             _ if part == "nvidia" => {}
             _ => words.push(Word::Name(part.to_owned())),
         }
     }
     words
-}
-
-/// The name after a number of GPUs, such as "2x". Empty if only the number is there.
-fn times(part: &str) -> Option<&str> {
-    let (count, name) = part.split_once('x')?;
-    let is_count = !count.is_empty() && count.bytes().all(|c| c.is_ascii_digit());
-    is_count.then_some(name)
 }
 
 impl Word {
@@ -134,10 +122,9 @@ mod tests {
         assert!(found.contains(&"GeForce RTX 4070 Ti SUPER") && found.iter().all(|name| name.contains("4070 Ti")));
         assert_eq!(names("").len(), devices().len());
         let clouds = |typed: &str| search_cloud(typed).map(|rented| rented.label).collect::<Vec<_>>();
-        for typed in ["2xT4", "2x T4", "T4 x2", "T4x2"] {
+        for typed in ["T4 x2", "T4x2"] {
             assert!(clouds(typed).contains(&"Kaggle T4 x2"), "{typed}: {:?}", clouds(typed));
         }
-        assert_eq!(names("8xH100"), names("H100"));
         for nothing in ["no such GPU", "-5", " -24 GB"] {
             assert_eq!(names(nothing), Vec::<&str>::new(), "{nothing}");
         }

@@ -84,12 +84,24 @@ impl PastedConfig {
 #[must_use]
 pub fn from_pasted_text(name: &str, text: &str) -> PastedConfig {
     let mut pasted = PastedConfig::empty();
+    // The output of a run becomes comments of the same length, so that positions stay valid. Output alone stays, because
+    // it is no run of train.py's defaults.
+    let without_output = with_comments_at(text, &lines_of_output(text));
+    let has_code = start_of_command(&without_output) < without_output.len();
     if text.len() <= MAX_SOURCE_BYTES {
         if lines(text).any(|(_, line)| OF_A_LOG.iter().any(|start| line.starts_with(start))) {
-            pasted.kind = PastedKind::Log;
             log(text, &mut pasted);
-            return pasted;
+            let sets_nothing = || {
+                let text = without_output.clone();
+                read(&[Source::File { name: name.into(), text }]).sets_nothing()
+            };
+            // A config may be pasted together with the end of its log.
+            if !pasted.sources.is_empty() || sets_nothing() {
+                pasted.kind = PastedKind::Log;
+                return pasted;
+            }
         }
+        let text = if has_code { &without_output } else { text };
         let start = start_of_command(text);
         match command(&text[start..], &mut pasted) {
             Some(program @ (Program::Training | Program::Arguments)) => {
@@ -117,14 +129,9 @@ pub fn from_pasted_text(name: &str, text: &str) -> PastedConfig {
             None => {}
         }
     }
-    // Markdown fences become comments of the same length, so that positions stay valid. So does an error's output below
-    // a config, but not an error alone, which has no settings.
+    let text = if has_code { &without_output } else { text };
     let fences: Vec<usize> = lines(text).filter(|(_, line)| line.starts_with("```")).map(|(at, _)| at).collect();
     let mut text = with_comments_at(text, &fences);
-    let without_error = with_comments_at(&text, &lines_of_errors(&text));
-    if start_of_command(&without_error) < without_error.len() {
-        text = without_error;
-    }
     match recognize(&text) {
         Some(Format::Settings(config) | Format::Plan { config, .. }) => {
             pasted.kind = PastedKind::Json;
@@ -152,18 +159,21 @@ pub fn from_pasted_text(name: &str, text: &str) -> PastedConfig {
     pasted
 }
 
-/// Offsets of the lines of Python's tracebacks, and of CUDA's out-of-memory messages.
-fn lines_of_errors(text: &str) -> Vec<usize> {
-    let is_message = |line: &str| {
+/// Offsets of the lines that a run prints: nanoGPT's own, Python's tracebacks, and CUDA's out-of-memory messages.
+fn lines_of_output(text: &str) -> Vec<usize> {
+    let is_printed = |line: &str| {
+        let is_progress = |rest: &str| rest.starts_with(|c: char| c.is_ascii_digit());
         let code = line.split('#').next().unwrap_or_default();
-        ["CUDA out of memory", "CUDA error: out of memory"].iter().any(|words| code.contains(words))
+        AFTER_CONFIG.iter().any(|start| line.starts_with(start))
+            || ["iter ", "step "].iter().any(|start| line.strip_prefix(start).is_some_and(is_progress))
+            || ["CUDA out of memory", "CUDA error: out of memory"].iter().any(|words| code.contains(words))
     };
     let mut is_traceback = false;
     let mut found = Vec::new();
     for (at, line) in lines(text) {
         // A traceback ends with the error, which is the first line that is not indented.
         let is_within = std::mem::replace(&mut is_traceback, line.starts_with("Traceback (most recent call last)"));
-        if is_traceback || is_within || is_message(line) {
+        if is_within || is_printed(line) {
             found.push(at);
             is_traceback |= is_within && line.starts_with(' ');
         }
@@ -221,12 +231,16 @@ fn log(text: &str, pasted: &mut PastedConfig) {
     // The config whose text is being printed, and its start.
     let mut open: Option<(&str, usize)> = None;
     let mut lines_for_command = MAX_LINES_BEFORE;
+    // The command's arguments, which nanoGPT prints too. They count if the copied part of the log lacks those lines.
+    let mut arguments = Vec::new();
+    let mut has_printed_arguments = false;
     for (at, line) in lines(text) {
         // The output shows that the program is nanoGPT's or a fork, whatever its name.
         if lines_for_command > 0 && command(&text[at..], pasted).is_some() {
-            // The log contains the command's arguments as well, with their values, but the text of a config only if
-            // it was copied too.
-            pasted.sources.retain(|source| matches!(source, Source::Named { .. }));
+            // The log contains the text of a config only if it was copied too.
+            let sources = std::mem::take(&mut pasted.sources);
+            (pasted.sources, arguments) =
+                sources.into_iter().partition(|source| matches!(source, Source::Named { .. }));
             lines_for_command = 0;
         }
         lines_for_command = lines_for_command.saturating_sub(1);
@@ -241,6 +255,7 @@ fn log(text: &str, pasted: &mut PastedConfig) {
             let start = text[at..].find('\n').map_or(text.len(), |n| at + n + 1);
             open = Some((name.trim_end().trim_end_matches(':'), start));
         } else if let Some((key, value)) = line.strip_prefix("Overriding: ").and_then(|rest| rest.split_once(" = ")) {
+            has_printed_arguments = true;
             add(pasted, printed_override(key, value));
         } else if let Some(rest) = line.strip_prefix("found vocab_size = ") {
             let size = rest.split(' ').next().unwrap_or_default();
@@ -257,6 +272,9 @@ fn log(text: &str, pasted: &mut PastedConfig) {
     }
     if let Some((name, start)) = open {
         add_file(pasted, name, &text[start..]);
+    }
+    if !has_printed_arguments {
+        arguments.into_iter().for_each(|argument| add(pasted, argument));
     }
 }
 

@@ -127,6 +127,11 @@ impl Settings {
         self.unevaluated.iter().map(|(name, _)| name.as_str()).filter(|name| defaults::decides_memory(name))
     }
 
+    /// Returns whether the last value of a key could not be read.
+    pub(crate) fn is_unevaluated(&self, key: &str) -> bool {
+        self.unevaluated.contains_key(key)
+    }
+
     /// Returns the expression of a key that could not be read, for use in a config, a link or a command. `None` if it is
     /// unknown or could have another meaning there.
     #[must_use]

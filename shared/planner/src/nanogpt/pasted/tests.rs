@@ -249,6 +249,22 @@ fn config_with_an_error_message_is_read_without_it() {
         assert_eq!(settings.value("batch_size"), Some(Value::Int(64)), "{text}");
         assert!(settings.problems.first_stop().is_none(), "{text}");
     }
+    let printed = "tokens per iteration will be: 2,621,440\nnumber of parameters: 123.59M\n";
+    for text in [
+        format!("batch_size = 64\n{printed}{message}\n"),
+        format!("{printed}{traceback}batch_size = 64\n"),
+        format!(
+            "batch_size = 64\niter 0: loss 10.98, time 5000ms\nstep 2000: train loss 3.1, val loss 3.2\n{message}\n"
+        ),
+        format!("python train.py config/train_gpt2.py --batch_size=64\n{printed}{message}\n"),
+        format!("$ python train.py --batch_size=64\n{printed}{message}\n"),
+        format!("{message}\npython train.py --batch_size=64\n"),
+        format!("{traceback}\n$ python train.py --batch_size=64\n"),
+    ] {
+        let settings = from_pasted_text("text", &text).read();
+        assert_eq!(settings.value("batch_size"), Some(Value::Int(64)), "{text}");
+        assert!(settings.problems.first_stop().is_none(), "{text}");
+    }
     for text in [message, &traceback] {
         assert!(from_pasted_text("text", text).read().found_nothing(), "{text}");
     }
