@@ -209,6 +209,15 @@ pub fn keep_figures(figures: &str) {
     let _ = session_storage().map(|storage| storage.set_item(FIGURES_KEY, figures));
 }
 
+/// Removes the message last shown in this window, which belongs to another run, and its config.
+pub fn forget_message() {
+    if let Some(storage) = session_storage() {
+        for key in [FIGURES_KEY, MESSAGE_KEY, CONFIG_KEY] {
+            let _ = storage.remove_item(key);
+        }
+    }
+}
+
 /// Returns the figures of the message last shown in this window, or an empty string.
 pub fn kept_figures() -> String {
     session_storage().and_then(|storage| storage.get_item(FIGURES_KEY).ok()?).unwrap_or_default()

@@ -169,6 +169,11 @@ fn log_with_a_command_and_a_message_leads_to_its_diagnosis() {
         page.click("[data-testid=to-diagnose]").await;
         page.until("the run is simulated", "document.querySelector('[data-testid=agreement]')").await;
         assert!(page.text("[data-testid=explanation]").await.contains("to the last digit"));
+        // The header's link leads back to the whole log.
+        go(page, "./#", VERDICT).await;
+        assert_eq!(page.value::<String>("document.querySelector('#config').value").await, log);
+        page.click("[data-testid=to-diagnose]").await;
+        page.until("the run is simulated", "document.querySelector('[data-testid=agreement]')").await;
         let config: String = page.value("document.querySelector('#config').value").await;
         assert_eq!(config, "batch_size = 64\n");
         assert!(page.value::<bool>("document.querySelector('#message').value.includes('6.14 GiB')").await);
@@ -292,6 +297,9 @@ fn a_new_run_has_no_message_of_an_earlier_one() {
         page.paste("#config", "batch_size = 2\n").await;
         page.until("the link has the new run", &format!("{link}.includes('batch_size=2&')")).await;
         assert!(!page.value::<bool>(&is_passed_on).await);
+        go(page, "diagnose.html", "document.querySelector('#message')").await;
+        let fields = "[document.querySelector('#message').value, document.querySelector('#config').value]";
+        assert_eq!(page.value::<[String; 2]>(fields).await, ["", "batch_size = 2\n"]);
         page.script("sessionStorage.clear()").await;
         page.open("").await;
     });

@@ -6,7 +6,7 @@ use leptos::prelude::*;
 use super::dynamic::{part, words};
 use crate::{
     browser,
-    state::{answer::Reading, budget::Budget, excerpt::around, session::Session},
+    state::{answer::Reading, budget::Budget, session::Session},
     text::{self, t},
 };
 
@@ -34,7 +34,9 @@ pub fn ToDiagnose(
             _ => String::new(),
         });
         budget.session.with_untracked(|session| {
-            browser::keep_message(around(&session.text, "out of memory", browser::KEPT_BYTES_MAX), &config);
+            // The message is at the end of a log.
+            let start = session.text.len().saturating_sub(browser::KEPT_BYTES_MAX);
+            browser::keep_message(&session.text[session.text.ceil_char_boundary(start)..], &config);
         });
     };
     part(move || {

@@ -51,7 +51,7 @@ pub fn write(budget: Budget) {
 /// Removes the last message's figures if they belong to another run.
 fn forget_message_of_other(run: &str) {
     if run != browser::kept_run() {
-        browser::keep_figures("");
+        browser::forget_message();
     }
 }
 
@@ -87,7 +87,7 @@ pub fn keep(budget: Budget) {
         let is_restored = is_restored.try_update_value(std::mem::take).unwrap_or_default();
         // Another run is not that of the last message.
         if counts.1 != last_counts.1 {
-            browser::keep_figures("");
+            browser::forget_message();
         }
         browser::carry_run(&run, &browser::kept_figures());
         // On the first run the address already matches the session, or the user has not changed anything yet.

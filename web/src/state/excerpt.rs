@@ -41,16 +41,6 @@ pub fn of(text: &str) -> Excerpt {
     }
 }
 
-/// The part of a text around the first occurrence of `words`, ignoring case, at most `bytes_max` long.
-pub fn around<'a>(text: &'a str, words: &str, bytes_max: usize) -> &'a str {
-    if text.len() <= bytes_max {
-        return text;
-    }
-    let at = text.to_ascii_lowercase().find(words).unwrap_or(0);
-    let start = text.floor_char_boundary(at.saturating_sub(bytes_max / 2).min(text.len() - bytes_max));
-    &text[start..text.floor_char_boundary(start + bytes_max)]
-}
-
 /// Maps a caret position in `before` to `after`, in UTF-16 code units. Both texts have the same lines, except that some
 /// are cut off at the end.
 pub fn moved_caret(before: &str, after: &str, caret: u32) -> u32 {
@@ -100,13 +90,5 @@ mod tests {
         let shown = of(&text);
         assert!(shown.text.len() < 3 * PART_BYTES, "{}", shown.text.len());
         assert_eq!((shown.n_bytes, shown.n_lines), (Some(64_000), 32_001));
-    }
-
-    #[test]
-    fn a_message_is_found_in_a_long_text() {
-        let text = format!("{}CUDA Out of memory. Tried{}", "ü".repeat(100_000), "x".repeat(300_000));
-        let part = around(&text, "out of memory", 10_000);
-        assert!(part.len() <= 10_000 && part.contains("CUDA Out of memory. Tried"));
-        assert_eq!(around("short", "out of memory", 10), "short");
     }
 }

@@ -56,7 +56,11 @@ pub(super) fn keep_address(fields: Fields, answer: Memo<Option<ShownDiagnosis>>)
             )
         });
         browser::keep_figures(&figures);
-        if let Some((run, text)) = &run {
+        // The calculator's text of the same run has more than the config, such as a log.
+        let is_passed_on = linked.with_value(|(of, _)| *of == pasted);
+        if let Some((run, text)) = &run
+            && !(is_passed_on && browser::kept_run() == *run)
+        {
             browser::keep_text(run, text);
         }
         browser::carry_run(run.as_ref().map_or("", |(run, _)| run), &figures);
