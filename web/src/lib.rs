@@ -34,6 +34,11 @@ pub fn demo() {
     show(text::TITLE_DEMO, pages::DemoPage);
 }
 
+/// Shows the page that lists the GPUs on which a run fits.
+pub fn gpus() {
+    show(text::TITLE_GPUS, pages::GpusPage);
+}
+
 /// Shows the rig page, which monitors the machine with the GPUs.
 pub fn rig() {
     show(text::TITLE_RIG, pages::RigPage);

@@ -5,10 +5,12 @@ mod budget;
 mod demo;
 mod diagnose;
 mod embed;
+mod gpus;
 mod rig;
 
 pub use budget::BudgetPage;
 pub use demo::DemoPage;
 pub use diagnose::DiagnosePage;
 pub use embed::EmbedPage;
+pub use gpus::GpusPage;
 pub use rig::RigPage;

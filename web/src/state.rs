@@ -16,6 +16,7 @@ pub mod fields;
 pub mod fixes;
 pub mod format;
 pub mod gpu;
+pub mod gpu_table;
 pub mod needs;
 pub mod no_plan;
 pub mod pasted;

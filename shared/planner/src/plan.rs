@@ -213,6 +213,13 @@ fn signed_difference(have: u64, need: u64) -> i64 {
 }
 
 impl Plan {
+    /// Bounds of the memory left on the GPU at the peak, in bytes, from the estimate's uncertainty.
+    #[must_use]
+    pub fn headroom_band_bytes(&self) -> [i64; 2] {
+        let [low, high] = self.basis.band_bytes;
+        [high, low].map(|used| signed_difference(self.request.device.total_bytes, used))
+    }
+
     /// Memory over the whole run in about `columns` columns, as if memory were unlimited.
     #[must_use]
     pub fn timeline(&self, columns: usize) -> Timeline {

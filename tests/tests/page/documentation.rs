@@ -25,9 +25,13 @@ fn header_links_to_the_documentation_in_every_language() {
     assert!(dist.join("docs/index.html").is_file(), "a static host has the documentation beside the page");
     tell("header_links_to_the_documentation", async |page| {
         for (language, words) in [("en", "Docs"), ("de", "Doku"), ("ja", "ドキュメント"), ("zh", "文档")] {
-            for (at, there) in
-                [("", "#verdict"), ("diagnose.html", "#message"), ("demo.html", "#write"), ("embed.html", "#gpu")]
-            {
+            for (at, there) in [
+                ("", "#verdict"),
+                ("diagnose.html", "#message"),
+                ("demo.html", "#write"),
+                ("embed.html", "#gpu"),
+                ("gpus.html", "#gpu"),
+            ] {
                 go_to(page, &format!("{}{at}?lang={language}", page.address)).await;
                 page.until("the page is there", &format!("document.querySelector('{there}')")).await;
                 assert_eq!(page.text(".header__pages a:last-child").await, words, "{at}");

@@ -43,7 +43,7 @@ async fn all_words(page: &Page) -> BTreeSet<String> {
 /// Returns English texts that differ in the other language.
 fn english_left(words: &BTreeSet<String>, language: &Language) -> Vec<String> {
     let lines = |language: &Language| -> Vec<String> {
-        ["budget", "demo", "diagnose", "embed"]
+        ["budget", "demo", "diagnose", "embed", "gpus"]
             .iter()
             .flat_map(|page| packed(language, page).split('\n').map(str::to_owned).collect::<Vec<_>>())
             .collect()
@@ -118,6 +118,11 @@ fn the_other_pages_speak_every_language_too() {
             page.until("the lines are there", "document.querySelector('#snippet')?.textContent.includes('</')").await;
             let said = page.text("#snippet").await;
             assert!(said.contains(&format!("lang=\"{}\"", spoken.code)), "{said}");
+            let left = english_left(&all_words(page).await, spoken);
+            assert!(left.is_empty(), "{}: {left:?}", spoken.code);
+
+            page.goto(&at("gpus.html")).await;
+            page.until("the GPUs are there", "document.querySelector('[data-testid=gpus]')").await;
             let left = english_left(&all_words(page).await, spoken);
             assert!(left.is_empty(), "{}: {left:?}", spoken.code);
 

@@ -432,6 +432,7 @@ fn checkboxes_are_squares_of_16_px() {
                 ("diagnose.html", "#message", 0),
                 ("demo.html", "#slowly", 1),
                 ("embed.html", "#snippet", 0),
+                ("gpus.html", "[data-testid=gpus]", 1),
                 ("embed.html?host=none", "#verdict[data-fits]", 1),
             ] {
                 let separator = if name.contains('?') { '&' } else { '?' };

@@ -153,9 +153,12 @@ fn every_field_takes_a_bounded_paste() {
     tell("every_field_takes_a_bounded_paste", async |page| {
         page.click("#more > summary").await;
         assert_fields_bounded(page, 12).await;
-        for (name, n_fields_min, shown) in
-            [("demo.html", 6, "#n-tokens"), ("diagnose.html", 2, "#message"), ("embed.html", 3, "#snippet")]
-        {
+        for (name, n_fields_min, shown) in [
+            ("demo.html", 6, "#n-tokens"),
+            ("diagnose.html", 2, "#message"),
+            ("embed.html", 3, "#snippet"),
+            ("gpus.html", 4, "[data-testid=gpus]"),
+        ] {
             page.goto(&format!("{}{name}", page.address)).await;
             page.until("the form is drawn", &format!("document.querySelector('{shown}')")).await;
             assert_fields_bounded(page, n_fields_min).await;

@@ -20,6 +20,7 @@ mod embed;
 mod embed_page;
 mod environment;
 mod gpu_field;
+mod gpus;
 mod history;
 mod journey;
 mod keyboard;

@@ -46,8 +46,13 @@ fn missing_memory_has_a_readable_unit() {
 }
 
 /// The pages that need no agent, with a selector of what each draws.
-const PAGES: [(&str, &str); 4] =
-    [("demo.html", "#write"), ("diagnose.html", "#message"), ("embed.html", "#snippet"), ("", "#verdict[data-fits]")];
+const PAGES: [(&str, &str); 5] = [
+    ("demo.html", "#write"),
+    ("diagnose.html", "#message"),
+    ("embed.html", "#snippet"),
+    ("gpus.html", "[data-testid=gpus]"),
+    ("", "#verdict[data-fits]"),
+];
 
 /// Opens each page that needs no agent, and runs `story` with its name.
 async fn on_each_page(page: &Page, mut story: impl AsyncFnMut(&str)) {

@@ -43,7 +43,7 @@ pub fn DemoPage() -> impl IntoView {
         }
     });
     view! {
-        <Header page=2 leave=leave(desk) />
+        <Header page=3 leave=leave(desk) />
         <main class="demo">
             <div class="demo__head" id="answer" tabindex="-1">
                 <h1 class="demo__heading">{t(text::DEMO_HEADING)}</h1>

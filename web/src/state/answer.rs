@@ -59,6 +59,14 @@ impl Reading {
     }
 }
 
+impl Reading {
+    /// Whether the text describes a run. If it sets nothing, a plan would describe train.py's defaults, which the user
+    /// did not request.
+    pub const fn is_run(self) -> bool {
+        matches!(self, Self::Run | Self::Empty)
+    }
+}
+
 /// Reports whether a text describes a whole run, so that inserting it into another text makes no sense.
 pub fn describes_run(text: &str) -> bool {
     matches!(recognize(text), Some(Format::Link(_) | Format::Plan { .. } | Format::Settings(_)))
@@ -116,9 +124,7 @@ impl PlannedSession {
         let mut pasted = parse(&session.text);
         let mut resolved = resolve_settings(pasted.read(), &session.options);
         let reading = Reading::of(&session.text, pasted.kind, &resolved.settings);
-        // If the text sets nothing, the plan would describe train.py's defaults, which the user did not request.
-        let is_run = matches!(reading, Reading::Run | Reading::Empty);
-        let planned = match resolved.request.take().filter(|_| is_run) {
+        let planned = match resolved.request.take().filter(|_| reading.is_run()) {
             Some(request) => plan(request).map_err(|error| Some(error.text())),
             None => Err(None),
         };

@@ -18,6 +18,15 @@ pub enum Outcome {
 }
 
 impl Outcome {
+    /// The outcome of a plan.
+    pub fn of(plan: &Plan) -> Self {
+        match plan.oom {
+            Some(_) => Self::Fails,
+            None if plan.headroom_band_bytes()[0] < 0 => Self::Narrow,
+            None => Self::Fits,
+        }
+    }
+
     /// Its name for styles and tests.
     pub const fn name(self) -> &'static str {
         match self {
@@ -51,14 +60,15 @@ impl Verdict {
 
     fn of(plan: &Plan) -> Self {
         let left = format::signed_size(plan.headroom_bytes);
-        let [low, high] = left_band(plan);
+        let [low, high] = plan.headroom_band_bytes();
         let needs = Needs::of_plan(plan);
         // The first sentence names what the plan requires besides the config.
         let with = |plain: fn(String) -> Text, with: fn(Part, String) -> Text, size: String| match needs.is_empty() {
             true => plain(size),
             false => with(needs.summary(), size),
         };
-        let (outcome, headline, detail) = match &plan.oom {
+        let outcome = Outcome::of(plan);
+        let (headline, detail) = match &plan.oom {
             Some(oom) => {
                 let short = format::size(plan.headroom_bytes.unsigned_abs());
                 let detail = text::fails_detail(
@@ -67,11 +77,11 @@ impl Verdict {
                     format::size(oom.requested_bytes),
                     format::size(oom.allocated_bytes),
                 );
-                (Outcome::Fails, with(text::does_not_fit, text::does_not_fit_with, short), detail)
+                (with(text::does_not_fit, text::does_not_fit_with, short), detail)
             }
-            None if low < 0 => {
+            None if outcome == Outcome::Narrow => {
                 let detail = text::narrow_detail(format::signed_size(low), format::signed_size(high));
-                (Outcome::Narrow, with(text::fits_narrowly, text::fits_narrowly_with, left), detail)
+                (with(text::fits_narrowly, text::fits_narrowly_with, left), detail)
             }
             None => {
                 let [low, high] = [low, high].map(format::signed_size);
@@ -80,7 +90,7 @@ impl Verdict {
                     true => text::fits_detail(phase, gpu),
                     false => text::fits_detail_band(phase, gpu, low, high),
                 };
-                (Outcome::Fits, with(text::fits, text::fits_with, left), detail)
+                (with(text::fits, text::fits_with, left), detail)
             }
         };
         Self {
@@ -91,14 +101,6 @@ impl Verdict {
             headroom_bytes: plan.headroom_bytes,
         }
     }
-}
-
-/// The bounds of the free memory, in bytes.
-fn left_band(plan: &Plan) -> [i64; 2] {
-    let total = i128::from(plan.request.device.total_bytes);
-    let left = |used: u64| i64::try_from(total - i128::from(used)).unwrap_or(i64::MIN);
-    let [low, high] = plan.basis.band_bytes;
-    [left(high), left(low)]
 }
 
 /// A figure beside the verdict.

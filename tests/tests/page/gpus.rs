@@ -1,0 +1,134 @@
+//! The page that lists the GPUs on which a run fits.
+
+use headroom_planner::hardware::devices;
+
+use crate::{
+    accessible::violations,
+    environment::named,
+    page::{Page, tell},
+};
+use std::fs;
+
+const PLANNED: &str = "document.querySelector('[data-testid=gpus-summary]')?.dataset.planning === 'false'";
+const NAMES: &str = "[...document.querySelectorAll('[data-testid=gpus] tbody tr')].map((row) => row.dataset.gpu)";
+const HEADLINE: &str = "document.querySelector('[data-testid=gpus-summary]').textContent";
+
+async fn open(page: &Page, fragment: &str) {
+    page.goto(&format!("{}gpus.html#{fragment}", page.address)).await;
+    page.until("every GPU is planned", PLANNED).await;
+}
+
+async fn names(page: &Page) -> Vec<String> {
+    page.value(NAMES).await
+}
+
+#[test]
+fn each_gpu_leads_to_the_calculator_with_the_same_verdict() {
+    tell("each_gpu_leads_to_the_calculator_with_the_same_verdict", async |page| {
+        page.open("1&gpu=RTX%204070").await;
+        page.paste("#config", "batch_size = 24  # mine\n").await;
+        page.until("it is read", "document.querySelector('#batch_size').value === '24'").await;
+        page.click(".header__pages [href*='gpus.html']").await;
+        page.until("every GPU is planned", PLANNED).await;
+        assert_eq!(names(page).await.len(), devices().len());
+        let current: Vec<String> = page
+            .value(
+                "[...document.querySelectorAll('[data-testid=gpus] tr[aria-current]')].map((row) => row.dataset.gpu)",
+            )
+            .await;
+        assert_eq!(current, ["GeForce RTX 4070"]);
+        let fitting: usize =
+            page.value("document.querySelectorAll('[data-testid=gpus] tr[data-outcome=fits]').length").await;
+        let headline: String = page.value(HEADLINE).await;
+        assert_eq!(headline.trim(), format!("Fits {fitting} of {} GPUs", devices().len()));
+        for name in ["GeForce RTX 3060 12GB", "GeForce RTX 4090", "Tesla T4", "GeForce GTX 1060 6GB"] {
+            let row = format!("[data-testid=gpus] tr[data-gpu='{name}']");
+            let said = page.text(&format!("{row} .gpus__result")).await;
+            page.click(&format!("{row} a")).await;
+            page.until("the calculator is there", "document.querySelector('#verdict[data-fits]')").await;
+            let verdict = page.text("#verdict").await;
+            assert!(verdict.starts_with(&said), "{name}: {verdict:?} is not {said:?}");
+            assert_eq!(page.value::<String>("document.querySelector('#gpu').value").await, name);
+            let config: String = page.value("document.querySelector('#config').value").await;
+            assert_eq!(config, "batch_size = 24  # mine\n");
+            page.back().await;
+            page.until("every GPU is planned", PLANNED).await;
+            assert_eq!(page.text(&format!("{row} .gpus__result")).await, said);
+        }
+        page.script("sessionStorage.clear()").await;
+        page.open("").await;
+    });
+}
+
+#[test]
+fn gpus_are_filtered_and_ordered() {
+    tell("gpus_are_filtered_and_ordered", async |page| {
+        open(page, "1&batch_size=24").await;
+        let all = names(page).await;
+        page.fill("#gpus-search", "12 GB").await;
+        page.until("it is narrowed", &format!("{NAMES}.length === 13")).await;
+        page.fill("#gpus-search", "no such GPU").await;
+        page.until("nothing is found", "document.querySelector('[data-testid=gpus-nothing]').textContent").await;
+        page.fill("#gpus-search", " ").await;
+        page.until("all are back", &format!("{NAMES}.length === {}", all.len())).await;
+        page.click("#gpus-fitting").await;
+        page.until("some are left out", &format!("{NAMES}.length < {}", all.len())).await;
+        assert!(
+            page.value::<bool>("document.querySelector('[data-testid=gpus] tr[data-outcome=fails]') === null").await
+        );
+        page.script(
+            "const order = document.querySelector('#gpus-order');
+             order.value = '1'; order.dispatchEvent(new Event('change', { bubbles: true }))",
+        )
+        .await;
+        let sizes = "[...document.querySelectorAll('[data-testid=gpus] tbody td.gpus__number:nth-of-type(1)')]
+            .map((cell) => parseFloat(cell.textContent))";
+        page.until(
+            "the smallest is first",
+            &format!("{sizes}.every((size, index, all) => index === 0 || all[index - 1] <= size + 1)"),
+        )
+        .await;
+        let detail: String = page.value(&format!("{HEADLINE}.trim()")).await;
+        assert!(detail.starts_with("Fits "), "{detail}");
+    });
+}
+
+#[test]
+fn gpus_follow_the_config_and_name_the_reason_for_no_plan() {
+    tell("gpus_follow_the_config_and_name_the_reason_for_no_plan", async |page| {
+        open(page, "1&batch_size=8").await;
+        let few: String = page.value(HEADLINE).await;
+        page.paste("#config", "batch_size = 64\n").await;
+        page.until("fewer fit", &format!("{PLANNED} && {HEADLINE} !== {few:?}")).await;
+        page.until("the address follows", "location.hash.includes('batch_size=64')").await;
+        page.paste("#config", "batch_size = 100000\n").await;
+        page.until("none fits", &format!("{HEADLINE}.includes('Fits no GPU')")).await;
+        page.paste("#config", "compile = maybe\n").await;
+        page.until("the reason is there", &format!("{HEADLINE}.includes('No plan: compile cannot be read')")).await;
+        assert_eq!(names(page).await, Vec::<String>::new());
+        // The run does not depend on the GPU in the field.
+        page.paste("#config", "batch_size = 8\n").await;
+        page.until("it is planned again", &format!("{PLANNED} && {HEADLINE} === {few:?}")).await;
+        page.back().await;
+        page.until("the config is back", "document.querySelector('#config').value === 'compile = maybe\\n'").await;
+        page.open("").await;
+    });
+}
+
+#[test]
+fn list_of_gpus_is_accessible_and_fits_every_width() {
+    let name = "list_of_gpus_is_accessible_and_fits_every_width";
+    let Some(axe) = named(name, "HEADROOM_AXE") else { return };
+    let axe = fs::read_to_string(axe).expect("axe-core's script");
+    tell(name, async |page| {
+        open(page, "1&batch_size=24").await;
+        page.script(&axe).await;
+        for size in [(320, 700), (390, 844), (820, 1180), (1280, 800), (1920, 1080)] {
+            page.resize(size).await;
+            let beyond: i64 =
+                page.value("document.documentElement.scrollWidth - document.documentElement.clientWidth").await;
+            assert!(beyond <= 0, "{size:?}: {beyond} px too wide");
+            assert_eq!(violations(page).await, Vec::<String>::new(), "{size:?}");
+        }
+    });
+}

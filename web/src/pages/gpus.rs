@@ -1,0 +1,217 @@
+//! The page that lists the GPUs on which a run fits.
+
+use std::time::Duration;
+
+use headroom_planner::{
+    hardware::{Segment, find},
+    link,
+    session::Options,
+};
+use leptos::prelude::*;
+
+use super::address;
+use crate::{
+    browser,
+    components::{
+        dynamic::{IntoPart, Part, flag, part, words},
+        field::{Choice, Toggle},
+        gpu_picker::GpuPicker,
+        header::Header,
+        long_text::LongText,
+        notice::Notice,
+    },
+    state::{
+        answer::{Shared, describes_run},
+        budget::Budget,
+        format,
+        gpu::{self, heading},
+        gpu_table::{Filter, GpuRow, Order, n_gpus, on_gpu, rows, shown, summary},
+        no_plan::NoPlan,
+        verdict::Outcome,
+    },
+    text::{self, say, t},
+};
+
+/// Number of GPUs that are planned without a pause, so that the page answers while it computes.
+const SLICE: usize = 8;
+/// Delay after an edit before the GPUs are planned.
+const PLAN_DELAY: Duration = Duration::from_millis(150);
+
+/// The kinds of machines, as the page lists them.
+const SEGMENTS: [Segment; 4] = [Segment::Desktop, Segment::Laptop, Segment::Workstation, Segment::DataCentre];
+
+/// The page.
+#[component]
+pub fn GpusPage() -> impl IntoView {
+    let budget = Budget::new();
+    address::open(budget);
+    address::keep(budget);
+    let leave = Callback::new(move |()| address::write(budget));
+    let planned = RwSignal::new(None::<Vec<GpuRow>>);
+    let is_planning = RwSignal::new(true);
+    keep_planned(budget, planned, is_planning);
+    let filter = RwSignal::new(Filter::default());
+    let found = Memo::new(move |_| {
+        planned.with(|rows| filter.with(|filter| rows.as_ref().map(|rows| shown(rows, filter)).unwrap_or_default()))
+    });
+    let headline = Memo::new(move |_| headline(budget, planned));
+    let kinds: Vec<_> =
+        [text::GPUS_ALL].into_iter().chain(SEGMENTS.map(|segment| heading(Some(segment)))).map(t).collect();
+    let kind = move || {
+        let segment = filter.with(|filter| filter.segment);
+        Some(segment.and_then(|segment| SEGMENTS.iter().position(|of| *of == segment)).map_or(0, |index| index + 1))
+    };
+    let order = move || Order::ALL.iter().position(|order| *order == filter.with(|filter| filter.order));
+    view! {
+        <Header page=2 leave />
+        <Notice notice=budget.notice />
+        <main class="gpus">
+            <section class="panel gpus__given" aria-labelledby="gpus-title">
+                <h1 class="gpus__title" id="gpus-title">{t(text::GPUS_TITLE)}</h1>
+                <p class="gpus__soft">{t(text::GPUS_LEAD)}</p>
+                <label class="field__label" for="config">{t(text::GPUS_CONFIG)}</label>
+                <LongText id="config" class="input gpus__text" rows="6" no_wrap=true replaces=describes_run
+                    value=Signal::derive(move || budget.session.with(|session| session.text.clone()))
+                    on_change=move |text: String| budget.type_text(text) on_paste=move |text: String| budget.take_text(text) />
+                <GpuPicker budget chosen=|name: String| browser::keep_gpu(&name) />
+            </section>
+            <section class="panel gpus__answer" id="answer" tabindex="-1" aria-labelledby="verdict">
+                <div class="gpus__summary" aria-live="polite">
+                    <h2 class="gpus__headline" id="verdict" tabindex="-1" data-testid="gpus-summary"
+                        data-planning=words(move || is_planning.get().to_string())>
+                        {words(move || headline.with(|(headline, _)| headline.clone()))}
+                    </h2>
+                    <p class="gpus__soft">{words(move || headline.with(|(_, detail)| detail.clone()))}</p>
+                </div>
+                <form class="gpus__filters" autocomplete="off" on:submit=|event| event.prevent_default()>
+                    <div class="field">
+                        <label class="field__label" for="gpus-search">{t(text::GPUS_SEARCH)}</label>
+                        <input class="input field__input" type="search" id="gpus-search" spellcheck="false"
+                            on:input:target=move |event| filter.update(|filter| filter.typed = event.target().value()) />
+                    </div>
+                    <Choice id="gpus-kind" label=t(text::GPUS_KIND) choices=kinds chosen=Signal::derive(kind)
+                        on_choose=move |index: usize| {
+                            filter.update(|filter| filter.segment = index.checked_sub(1).map(|index| SEGMENTS[index]));
+                        } />
+                    <Choice id="gpus-order" label=t(text::GPUS_ORDER)
+                        choices=[text::GPUS_BY_POPULARITY, text::GPUS_BY_MEMORY, text::GPUS_BY_TIME].map(t).to_vec()
+                        chosen=Signal::derive(order)
+                        on_choose=move |index: usize| filter.update(|filter| filter.order = Order::ALL[index]) />
+                    <Toggle id="gpus-fitting" label=t(text::GPUS_ONLY_FITTING)
+                        on=Signal::derive(move || filter.with(|filter| filter.only_fitting))
+                        on_change=move |on: bool| filter.update(|filter| filter.only_fitting = on) />
+                </form>
+                <div class="gpus__scroll" class:stale=flag(move || is_planning.get())>
+                    {part(move || table(budget, &found.get(), planned.with(|rows| rows.as_ref().is_some_and(|rows| !rows.is_empty()))))}
+                </div>
+            </section>
+        </main>
+    }
+}
+
+/// Plans the run on all GPUs after each change, in slices.
+fn keep_planned(budget: Budget, planned: RwSignal<Option<Vec<GpuRow>>>, is_planning: RwSignal<bool>) {
+    let pending = StoredValue::new(None::<TimeoutHandle>);
+    let inputs = Memo::new(move |_| {
+        let answer = budget.answer.get();
+        budget.session.with(|session| (answer.clone(), session.options.clone()))
+    });
+    Effect::new(move |_| {
+        inputs.track();
+        is_planning.set(true);
+        if let Some(pending) = pending.get_value() {
+            pending.clear();
+        }
+        let start = move || plan_slice(inputs, Vec::new(), pending, planned, is_planning);
+        pending.set_value(set_timeout_with_handle(start, PLAN_DELAY).ok());
+    });
+}
+
+fn plan_slice(
+    inputs: Memo<(Shared, Options)>,
+    mut found: Vec<GpuRow>,
+    pending: StoredValue<Option<TimeoutHandle>>,
+    planned: RwSignal<Option<Vec<GpuRow>>>,
+    is_planning: RwSignal<bool>,
+) {
+    found.extend(inputs.with_untracked(|(answer, options)| rows(&answer.0, options, found.len(), SLICE)));
+    if found.len() < n_gpus() {
+        let next = move || plan_slice(inputs, found, pending, planned, is_planning);
+        pending.set_value(set_timeout_with_handle(next, Duration::ZERO).ok());
+    } else {
+        // Without a plan on any GPU, the headline has the reason.
+        found.retain(|row| row.outcome.is_some());
+        planned.set(Some(found));
+        is_planning.set(false);
+    }
+}
+
+/// The summary in two sentences.
+fn headline(budget: Budget, planned: RwSignal<Option<Vec<GpuRow>>>) -> (String, String) {
+    planned.with(|rows| {
+        let Some(rows) = rows else { return (t(text::GPUS_PLANNING).to_owned(), String::new()) };
+        if rows.is_empty() {
+            let no_plan = budget.answer.with(|answer| NoPlan::of(&answer.0));
+            return no_plan.map_or_else(
+                || (t(text::NO_PLAN).to_owned(), String::new()),
+                |no_plan| (no_plan.headline, no_plan.detail),
+            );
+        }
+        match summary(rows) {
+            (n, Some(smallest)) => {
+                let left = format::signed_size(smallest.headroom_bytes);
+                (say(&text::gpus_fit(n, rows.len())), say(&text::gpus_smallest(&*smallest.device.name, left)))
+            }
+            (_, None) => (t(text::GPUS_NONE).to_owned(), t(text::GPUS_NONE_DETAIL).to_owned()),
+        }
+    })
+}
+
+/// Renders the rows that the filters show. `has_rows` is whether there are any without filters.
+fn table(budget: Budget, found: &[GpuRow], has_rows: bool) -> Part {
+    if found.is_empty() {
+        let nothing = if has_rows { t(text::GPUS_NOTHING) } else { "" };
+        return view! { <p class="gpus__soft" data-testid="gpus-nothing">{nothing}</p> }.into_part();
+    }
+    let current = budget.session.with_untracked(|session| gpu::field(&session.options));
+    let current = find(&current).ok();
+    let rows: Vec<Part> = found.iter().map(|row| row_of(budget, row, current == Some(row.device))).collect();
+    view! {
+        <table class="gpus__table" data-testid="gpus">
+            <thead>
+                <tr>
+                    <th scope="col">{t(text::GPU)}</th>
+                    <th scope="col" class="gpus__number">{t(text::GPUS_MEMORY)}</th>
+                    <th scope="col">{t(text::GPUS_RESULT)}</th>
+                    <th scope="col" class="gpus__number gpus__time" title=t(text::GPUS_TIME_HINT)>{t(text::GPUS_TIME)}</th>
+                </tr>
+            </thead>
+            <tbody>{rows}</tbody>
+        </table>
+    }
+    .into_part()
+}
+
+/// Renders one GPU. Its name links to the calculator with the run on it.
+fn row_of(budget: Budget, row: &GpuRow, is_current: bool) -> Part {
+    let fragment =
+        budget.with_options(|answer, options| link::encode(&answer.resolved.settings, &on_gpu(options, row.device)));
+    let href = format!("./{}#{fragment}", browser::query());
+    let keep = move |_| budget.session.with_untracked(|session| browser::keep_text(&fragment, &session.text));
+    let outcome = row.outcome.map_or("none", Outcome::name);
+    let band = row.outcome.map(|_| {
+        let [low, high] = row.band_bytes.map(format::signed_size);
+        say(&text::gpus_left_band(low, high))
+    });
+    let clouds = (!row.clouds.is_empty()).then(|| view! { <span class="gpus__clouds">{row.clouds.join(", ")}</span> });
+    let name = &*row.device.name;
+    view! {
+        <tr data-gpu=name data-outcome=outcome aria-current=is_current.then_some("true")>
+            <th scope="row"><a href=href on:click=keep>{name}</a>{clouds}</th>
+            <td class="gpus__number" title=format::exact_bytes(row.device.total_bytes)>{format!("{} GB", row.device.vram_bytes_nominal >> 30)}</td>
+            <td class="gpus__result" title=band>{say(&row.words())}</td>
+            <td class="gpus__number gpus__time">{row.time().map(|time| format!("≈ {time}"))}</td>
+        </tr>
+    }
+    .into_part()
+}
