@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
-    process::{Command, Output},
+    process::Command,
 };
 
 use headroom_fake_cuda::{FakeGpu, FaultAt, Scenario};
@@ -13,7 +13,7 @@ use headroom_protocol::printed::{PrintedInfo, Reader};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::started::{finished, folder, headroom, losses, refused};
+use crate::started::{finished, folder, headroom, losses, refused, said};
 
 /// A model whose head size the kernels support.
 const TINY: [&str; 15] = [
@@ -84,10 +84,6 @@ fn gpu(total_bytes: u64, others_bytes: u64) -> Scenario {
 }
 
 pub const MIB: u64 = 1 << 20;
-
-pub fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
 
 pub fn number(digits: &str) -> f64 {
     digits.parse().expect("a number")

@@ -1,20 +1,11 @@
 //! Files of other programs, and keys that a checkpoint overrides. They are read if possible, and otherwise refused
 //! before a run trains.
 
-use std::{
-    fs,
-    io::Write as _,
-    path::Path,
-    process::{Output, Stdio},
-};
+use std::{fs, io::Write as _, path::Path, process::Stdio};
 
 use serde_json::{Value, json};
 
-use crate::started::{finished, folder, headroom, losses, refused, tiny};
-
-fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
+use crate::started::{finished, folder, headroom, losses, refused, said, tiny};
 
 fn sample(folder: &Path, args: &[&str]) -> Vec<u8> {
     let given = ["sample", "--max-new-tokens=20", "--temperature=2"];

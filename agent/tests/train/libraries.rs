@@ -7,8 +7,8 @@ use headroom_fake_cuda::{Determinism, Engine, Scenario};
 use serde_json::Value;
 
 use crate::{
-    cuda::{MIB, Machine, number, said},
-    started::{finished, losses, refused},
+    cuda::{MIB, Machine, number},
+    started::{finished, losses, refused, said},
 };
 
 /// The library's workspace is planned. A resumed run uses the same GEMM algorithms, even if others are faster by then.

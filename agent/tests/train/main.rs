@@ -2,6 +2,7 @@
 
 mod cpu;
 mod cuda;
+mod disks;
 mod folders;
 mod inputs;
 mod libraries;

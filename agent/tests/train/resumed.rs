@@ -4,7 +4,7 @@ use std::{fs, path::Path};
 
 use serde_json::Value;
 
-use crate::started::{finished, folder, headroom, refused, tiny};
+use crate::started::{finished, folder, headroom, refused, said, tiny};
 
 const RESUME: [&str; 7] =
     ["train", "--json", "--threads=1", "--device=cpu", "--init_from=resume", "--out_dir=out", "--max_iters=5"];
@@ -14,10 +14,6 @@ fn prepare(folder: &Path, name: &str, text: &str, more: &[&str]) {
     fs::write(folder.join("other.txt"), text.repeat(60)).expect("a text");
     let out = format!("data/{name}");
     finished(&mut headroom(folder, &[&["data", "prepare", "other.txt", "--out", &out], more].concat()));
-}
-
-fn said(output: &std::process::Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 #[test]

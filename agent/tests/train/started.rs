@@ -35,6 +35,11 @@ pub fn tiny(folder: &Path, more: &[&str]) -> Command {
     headroom(folder, &[&TINY, more].concat())
 }
 
+/// Returns what the program wrote to its standard error.
+pub fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
 /// Creates a directory with a character-level data set.
 pub fn folder() -> TempDir {
     let folder = TempDir::new().expect("a folder");
