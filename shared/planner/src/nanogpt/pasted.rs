@@ -183,12 +183,13 @@ fn lines_of_output(text: &str) -> Vec<usize> {
 
 /// The text with comments of the same length in place of some lines.
 fn with_comments_at(text: &str, lines: &[usize]) -> String {
-    let mut text = text.to_owned();
+    let mut bytes = text.as_bytes().to_vec();
     for &at in lines {
-        let first = text[at..].chars().next().filter(|first| *first != '\n').map_or(0, char::len_utf8);
-        text.replace_range(at..at + first, &"#".repeat(first));
+        // A line may be empty or begin with a character of several bytes.
+        let n_bytes = text[at..].chars().next().filter(|first| *first != '\n').map_or(0, char::len_utf8);
+        bytes[at..at + n_bytes].fill(b'#');
     }
-    text
+    String::from_utf8(bytes).unwrap_or_default()
 }
 
 /// Offset of the first line that is neither a comment, a Markdown fence nor a notebook's cell magic.
