@@ -10,7 +10,6 @@ pub mod rig;
 pub mod worker;
 
 use headroom_text::LANGUAGES;
-use js_sys::Array;
 use leptos::prelude::{document, request_animation_frame, window};
 use wasm_bindgen::{JsCast, JsValue, closure::Closure};
 use wasm_bindgen_futures::JsFuture;
@@ -21,29 +20,20 @@ pub fn fragment() -> String {
     window().location().hash().unwrap_or_default()
 }
 
-/// Replaces the fragment of the current history entry, and the texts that a reload or Back restores.
-pub fn replace_entry(fragment: &str, texts: &[&str]) {
+/// Replaces the fragment and the state of the current history entry. A reload or Back restores the state.
+pub fn replace_entry(fragment: &str, state: &str) {
     let Ok(history) = window().history() else { return };
     let address = with_fragment(fragment);
     // Browsers limit the number of calls; after a refusal the next edit updates the address. They limit the size of the
-    // texts to 16 MiB or more.
-    if history.replace_state_with_url(&array(texts), "", Some(&address)).is_err() {
+    // state to 16 MiB or more.
+    if history.replace_state_with_url(&JsValue::from_str(state), "", Some(&address)).is_err() {
         drop(history.replace_state_with_url(&JsValue::NULL, "", Some(&address)));
     }
 }
 
-fn array(texts: &[&str]) -> Array {
-    let array = Array::new();
-    for text in texts {
-        array.push(&JsValue::from_str(text));
-    }
-    array
-}
-
-/// Returns a text of the current history entry by its index. `None` if the entry has no texts, for example after a link
-/// is opened.
-pub fn entry_text(index: u32) -> Option<String> {
-    window().history().ok()?.state().ok()?.dyn_into::<Array>().ok()?.get(index).as_string()
+/// Returns the state of the current history entry. `None` if it has none, for example after a link is opened.
+pub fn entry_state() -> Option<String> {
+    window().history().ok()?.state().ok()?.as_string()
 }
 
 /// Returns this page's address without its fragment. A path alone would not do: `//name/` is the address of a host.
@@ -59,7 +49,7 @@ fn with_fragment(fragment: &str) -> String {
     if fragment.is_empty() { address } else { format!("{address}#{fragment}") }
 }
 
-/// Adds a history entry with a fragment. Its texts are set by [`replace_entry`].
+/// Adds a history entry with a fragment. Its state is set by [`replace_entry`].
 pub fn push_entry(fragment: &str) {
     // A repeated address would add a step back that changes nothing.
     if self::fragment().strip_prefix('#') == Some(fragment) {

@@ -13,6 +13,9 @@ use crate::{
     },
 };
 
+/// Separator of the texts in the state of a history entry.
+const SEPARATOR: &str = "\0";
+
 /// Delay after an edit before the address is updated. Browsers refuse more than a hundred updates in half a minute.
 const ADDRESS_DELAY: Duration = Duration::from_millis(300);
 
@@ -21,8 +24,15 @@ const ADDRESS_DELAY: Duration = Duration::from_millis(300);
 pub fn open(budget: Budget) {
     let fragment = browser::fragment();
     let run = split_pin(fragment.trim_start_matches('#')).0;
-    let kept = match browser::entry_text(0) {
-        Some(text) => Some((run.to_owned(), text)),
+    let mut file = None;
+    let kept = match browser::entry_state() {
+        Some(state) => {
+            // The name and the text of the file, which have no such separator, then the text.
+            let mut parts = state.splitn(3, SEPARATOR);
+            let mut part = || parts.next().unwrap_or_default().to_owned();
+            file = Some(ConfigFile { name: part(), text: part() }).filter(|file| !file.name.is_empty());
+            Some((run.to_owned(), part()))
+        }
         None => {
             forget_message_of_other(run);
             browser::kept_text()
@@ -34,8 +44,7 @@ pub fn open(budget: Budget) {
             if !opened.names_gpu {
                 opened.session.prefer_gpu(browser::kept_gpu().as_deref());
             }
-            let name = browser::entry_text(1).filter(|name| !name.is_empty());
-            opened.session.file = name.zip(browser::entry_text(2)).map(|(name, text)| ConfigFile { name, text });
+            opened.session.file = file;
             budget.open(opened);
         }
         None => budget.edit(|session| session.prefer_gpu(browser::kept_gpu().as_deref())),
@@ -63,7 +72,7 @@ fn write_run(run: &str, session: &Session, pinned: Option<f64>) {
 /// Writes the address, and the texts that it does not contain, to the current history entry.
 fn write_entry(address: &str, session: &Session) {
     let (name, text) = session.file.as_ref().map_or(("", ""), |file| (&file.name, &file.text));
-    browser::replace_entry(address, &[&session.text, name, text]);
+    browser::replace_entry(address, &[name, SEPARATOR, text, SEPARATOR, &session.text].concat());
 }
 
 /// Updates the address after an edit of the session. A completed action is a step of the history, and so is a burst of

@@ -16,6 +16,8 @@ use crate::{
     },
 };
 
+/// Separator of the config and the message in the state of a history entry.
+const SEPARATOR: &str = "\0";
 /// Delay after a keystroke before the address is updated. Browsers refuse more than a hundred updates in half a minute.
 const ADDRESS_DELAY: Duration = Duration::from_millis(300);
 
@@ -23,7 +25,9 @@ const ADDRESS_DELAY: Duration = Duration::from_millis(300);
 /// on.
 pub(super) fn opened() -> PastedText {
     let passed_on = browser::kept_message();
-    let kept = browser::entry_text(0).zip(browser::entry_text(1)).or(passed_on);
+    let state = browser::entry_state();
+    let of_entry = state.as_ref().and_then(|state| state.split_once(SEPARATOR));
+    let kept = of_entry.map(|(config, message)| (message.to_owned(), config.to_owned())).or(passed_on);
     let kept_text = browser::kept_text();
     let kept_text = kept_text.as_ref().map(|(of, text)| (of.as_str(), text.as_str()));
     PastedText::open(&browser::fragment(), kept, kept_text)
@@ -101,7 +105,7 @@ pub(super) fn keep_address(fields: Fields, answer: Memo<Option<ShownDiagnosis>>)
 
 /// Writes the address, and the texts that it does not contain, to the current history entry.
 pub(super) fn write(fragment: &str, pasted: &PastedText) {
-    browser::replace_entry(fragment, &[&pasted.message, &pasted.config]);
+    browser::replace_entry(fragment, &[&pasted.config, SEPARATOR, &pasted.message].concat());
 }
 
 /// Returns the fields and the run of the current address, if it has one.
