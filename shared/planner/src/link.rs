@@ -12,6 +12,9 @@
 //! `config=` contains a whole text as a user would paste it. A page that embeds the calculator passes its author's text
 //! in it, and the rig page a run's output. The link's other keys override it.
 
+mod percent;
+
+use self::percent::{percent_decode, percent_encode};
 use crate::{
     memory::message::TorchVersion,
     nanogpt::{
@@ -89,6 +92,13 @@ fn travels(settings: &Settings, key: &str, value: &Value) -> bool {
     }
 }
 
+/// Returns whether a key is included as unreadable: one that determines memory, or any of nanoGPT's in a text that sets
+/// nothing, which has no plan because of them.
+fn travels_unread(settings: &Settings, key: &str) -> bool {
+    let keeps_error = settings.found_nothing() && defaults::find(key).is_some() && !PRIVATE_KEYS.contains(&key);
+    settings.unreadable().any(|other| other == key) || keeps_error && settings.is_unevaluated(key)
+}
+
 /// A decoded link.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Link {
@@ -113,48 +123,59 @@ impl Link {
 /// Encodes a fragment, without the `#`.
 #[must_use]
 pub fn encode(settings: &Settings, options: &Options) -> String {
-    let mut fragment = VERSION.to_string();
-    let mut push = |key: &str, value: &str| push(&mut fragment, key, value);
-    // A text that sets nothing keeps every key with its error.
-    let sets_nothing = settings.found_nothing();
-    let is_unreadable =
-        |name: &str| settings.unreadable().any(|other| other == name) || sets_nothing && settings.is_unevaluated(name);
-    let known = defaults::KEYS.iter().map(|key| (key.name, settings.values.get(key.name)));
-    let unknown = settings.unknown.iter().map(|(name, setting)| (name.as_str(), Some(setting)));
-    // Without these, the link would describe another run, which has a plan.
-    let unread: Vec<String> = settings.unread.iter().map(|file| public_name(&file.name)).collect();
-    let has_keys = settings.unknown.iter().any(|(name, setting)| travels(settings, name, &setting.value))
-        || defaults::KEYS.iter().any(|key| is_unreadable(key.name));
-    match sets_nothing {
-        // A fork's keys are a text without nanoGPT's settings, too.
-        true if has_keys => {}
-        true => push("config", NOTHING),
-        false if unread.is_empty() => {
-            // Without the error, the link would describe a run that has a plan.
-            if let Some(stop) = settings.stop_statement() {
-                push("config", &stop);
+    let mut fragment = encode_once(settings, options);
+    // The text of an error may have another meaning in a link. What it is read as has a link that stays the same.
+    if !settings.is_complete() || settings.stop_statement().is_some() {
+        for _ in 0..MAX_ROUNDS {
+            if fragment.len() <= MAX_LINK_BYTES {
+                fragment = encode_once(&decode(&fragment).settings(), options);
             }
         }
-        false => push("config", &config_of_unread(settings, &unread)),
     }
+    fragment
+}
+
+/// Maximum number of times that a link with an error is decoded and encoded again.
+const MAX_ROUNDS: u32 = 3;
+
+fn encode_once(settings: &Settings, options: &Options) -> String {
+    let mut keys = String::new();
+    let known = defaults::KEYS.iter().map(|key| (key.name, settings.values.get(key.name)));
+    let unknown = settings.unknown.iter().map(|(name, setting)| (name.as_str(), Some(setting)));
     for (name, setting) in known.chain(unknown) {
         // In the usual order of keys, so that decoding and encoding gives the same link.
-        if is_unreadable(name) {
+        if travels_unread(settings, name) {
             let text = settings.unreadable_text(name).unwrap_or(UNREADABLE);
             let text = if read_key(&mut String::new(), name, text) { text } else { UNREADABLE };
             // Without the parentheses, a word would be read as a string.
-            let is_string = plain(text) && takes_string(name) && text != UNREADABLE;
-            push(name, &if is_string { format!("({text})") } else { text.to_owned() });
+            let is_string = plain(text) && takes_string(name);
+            push(&mut keys, name, &if is_string { format!("({text})") } else { text.to_owned() });
             continue;
         }
         let Some(setting) = setting.filter(|setting| travels(settings, name, &setting.value)) else { continue };
         match &setting.value {
             // Strings are written without quotes if that reads back as the same string.
-            Value::Str(text) if plain(text) && takes_string(name) => push(name, text),
-            value => push(name, &value.to_string()),
+            Value::Str(text) if plain(text) && takes_string(name) => push(&mut keys, name, text),
+            value => push(&mut keys, name, &value.to_string()),
         }
     }
-    encode_options(options, &mut push);
+    let mut fragment = VERSION.to_string();
+    // Without these, the link would describe another run, which has a plan.
+    let unread: Vec<String> = settings.unread.iter().map(|file| public_name(&file.name)).collect();
+    match settings.found_nothing() {
+        true if keys.is_empty() => push(&mut fragment, "config", NOTHING),
+        // A fork's keys are a text without nanoGPT's settings, too.
+        true => {}
+        false if unread.is_empty() => {
+            // Without the error, the link would describe a run that has a plan.
+            if let Some(stop) = settings.stop_statement() {
+                push(&mut fragment, "config", &stop);
+            }
+        }
+        false => push(&mut fragment, "config", &config_of_unread(settings, &unread)),
+    }
+    fragment.push_str(&keys);
+    encode_options(options, &mut fragment);
     fragment
 }
 
@@ -194,11 +215,10 @@ fn is_shell_word(text: &str) -> bool {
 #[must_use]
 pub fn encode_text(config: &str, options: &Options) -> String {
     let mut fragment = VERSION.to_string();
-    let mut push = |key: &str, value: &str| push(&mut fragment, key, value);
     if !config.trim().is_empty() && config.len() <= MAX_TEXT_BYTES {
-        push("config", config);
+        push(&mut fragment, "config", config);
     }
-    encode_options(options, &mut push);
+    encode_options(options, &mut fragment);
     fragment
 }
 
@@ -209,32 +229,32 @@ fn push(fragment: &mut String, key: &str, value: &str) {
     percent_encode(value, fragment);
 }
 
-fn encode_options(options: &Options, push: &mut impl FnMut(&str, &str)) {
+fn encode_options(options: &Options, fragment: &mut String) {
     let default = Options::default();
-    push("gpu", &options.gpu);
+    push(fragment, "gpu", &options.gpu);
     if let Some(bytes) = options.vram_bytes {
-        push("vram", &bytes.to_string());
+        push(fragment, "vram", &bytes.to_string());
     }
     if options.other_processes_bytes != 0 {
-        push("others", &options.other_processes_bytes.to_string());
+        push(fragment, "others", &options.other_processes_bytes.to_string());
     }
     if let Some(bytes) = options.context_bytes {
-        push("context", &bytes.to_string());
+        push(fragment, "context", &bytes.to_string());
     }
     if options.torch != default.torch {
-        push("torch", &options.torch);
+        push(fragment, "torch", &options.torch);
     }
     if options.world_size != default.world_size {
-        push("processes", &options.world_size.to_string());
+        push(fragment, "processes", &options.world_size.to_string());
     }
     if options.attention == Attention::Math {
-        push("math", "1");
+        push(fragment, "math", "1");
     }
     if options.expandable_segments {
-        push(EXPANDABLE, "1");
+        push(fragment, EXPANDABLE, "1");
     }
     for name in code_flags(options) {
-        push(name, "1");
+        push(fragment, name, "1");
     }
 }
 
@@ -449,40 +469,6 @@ fn read_option(options: &mut Options, key: &str, value: &str) -> bool {
         },
     }
     true
-}
-
-fn percent_encode(text: &str, into: &mut String) {
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-_.~/".contains(&byte) {
-            into.push(char::from(byte));
-        } else {
-            into.push('%');
-            for nibble in [byte >> 4, byte & 15] {
-                into.push(char::from_digit(u32::from(nibble), 16).unwrap_or('0').to_ascii_uppercase());
-            }
-        }
-    }
-}
-
-fn percent_decode(text: &str) -> String {
-    let hex = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-    let bytes = text.as_bytes();
-    let mut decoded = Vec::with_capacity(bytes.len());
-    let mut at = 0;
-    while at < bytes.len() {
-        let pair = (bytes[at] == b'%').then(|| Some((hex(*bytes.get(at + 1)?)?, hex(*bytes.get(at + 2)?)?)));
-        match pair.flatten() {
-            Some((high, low)) => {
-                decoded.push(high << 4 | low);
-                at += 3;
-            }
-            None => {
-                decoded.push(if bytes[at] == b'+' { b' ' } else { bytes[at] });
-                at += 1;
-            }
-        }
-    }
-    String::from_utf8_lossy(&decoded).into_owned()
 }
 
 #[cfg(test)]

@@ -232,7 +232,7 @@ impl Plan {
         timeline::allocations(&self.program, &self.outcome, asks, near)
     }
 
-    /// Tensors that are live at a moment, largest first.
+    /// Tensors that are live at a moment, in no particular order.
     #[must_use]
     pub fn live_at(&self, moment: EventIndex) -> Vec<LiveTensor> {
         timeline::live_at(&self.program, &self.outcome, moment)

@@ -219,6 +219,27 @@ fn link_carries_the_text_of_an_unreadable_value() {
     assert_eq!(encode(&argument, &Options::default()), "1&batch_size=abc&gpu=RTX%204070");
 }
 
+#[test]
+fn link_to_text_without_settings_is_stable() {
+    for (config, link) in [
+        ("log_interval = f()\n", "1&log_interval=f%28%29"),
+        ("log_interval = f()\ngpu = 3\n", "1&log_interval=f%28%29"),
+        ("backend = abc\nmine = 5\n", "1&backend=%28abc%29&mine=5"),
+        // Values that a text keeps private, or that have no meaning.
+        ("out_dir = f('/home/me')\n", "1&config=%3F"),
+        ("mine = '/home/me'\nmine = f('/home/me')\n", "1&config=%3F"),
+        ("mine = f(3)\n", "1&config=%3F"),
+    ] {
+        let given = from_pasted_text("config", config).read();
+        assert!(given.found_nothing(), "{config}");
+        let fragment = encode(&given, &Options::default());
+        assert_eq!(fragment, format!("{link}&gpu=RTX%204070"), "{config}");
+        let received = decode(&fragment).settings();
+        assert!(received.found_nothing(), "{config}");
+        assert_eq!(encode(&received, &Options::default()), fragment, "{config}");
+    }
+}
+
 /// Another config gives names other values, and a link has its keys in another order.
 #[test]
 fn unreadable_value_stays_unreadable_in_link_and_config() {

@@ -268,7 +268,7 @@ pub fn allocations(
     found
 }
 
-/// Tensors that are live at a moment, largest first.
+/// Tensors that are live at a moment, in no particular order.
 #[must_use]
 pub fn live_at(program: &Program, outcome: &Outcome, moment: EventIndex) -> Vec<LiveTensor> {
     let slots = std::cell::RefCell::new(vec![None; program.n_slots]);
@@ -287,7 +287,7 @@ pub fn live_at(program: &Program, outcome: &Outcome, moment: EventIndex) -> Vec<
             slots[to] = slots[from].take();
         },
     );
-    let mut live: Vec<_> = slots
+    slots
         .into_inner()
         .into_iter()
         .flatten()
@@ -303,7 +303,5 @@ pub fn live_at(program: &Program, outcome: &Outcome, moment: EventIndex) -> Vec<
                 in_eval,
             }
         })
-        .collect();
-    live.sort_unstable_by_key(|tensor| (std::cmp::Reverse(tensor.bytes), tensor.layer, tensor.stored.code()));
-    live
+        .collect()
 }

@@ -209,6 +209,9 @@ impl<'a> Reader<'a, '_> {
         let mut value = self.expression()?;
         if self.token.is_op(",") {
             while !self.token.ends_line() && !self.token.is_op(";") && !self.token.is_op("=") {
+                if matches!(self.token.kind, Kind::Bad(_)) {
+                    return Err(self.unexpected());
+                }
                 self.bump();
             }
             value = self.opaque(start.spot);

@@ -13,6 +13,7 @@ use crate::{
     session::Options,
 };
 use headroom_text::{self as text, Key, Part, Text, units::MIB};
+use std::cmp::Reverse;
 
 fn tensor(found: &Match) -> Text {
     text::tensor(found.tensor.clone(), shape(&found.shape), found.dtype.name())
@@ -70,9 +71,15 @@ pub(super) fn simulated(
 
 /// Returns the largest live tensors at the failure.
 fn largest(plan: &Plan) -> Part {
-    let live = plan.failure.map(|failure| plan.live_at(failure.moment)).unwrap_or_default();
-    let mut named = live.iter().map(|tensor| text::with_size(tensor.name(), text::size(tensor.bytes)));
-    match (named.next(), named.next()) {
+    let mut live = plan.failure.map(|failure| plan.live_at(failure.moment)).unwrap_or_default();
+    let mut next = || {
+        // Only two are named, so no sort is necessary.
+        let order = |index: &usize| (Reverse(live[*index].bytes), live[*index].layer, live[*index].stored.code());
+        let largest = (0..live.len()).min_by_key(order)?;
+        let tensor = live.swap_remove(largest);
+        Some(text::with_size(tensor.name(), text::size(tensor.bytes)))
+    };
+    match (next(), next()) {
         (Some(first), Some(second)) => Part::of(&text::largest_two(first, second)),
         (Some(first), None) => Part::of(&text::largest_one(first)),
         _ => Part::of(&""),
