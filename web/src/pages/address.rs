@@ -27,7 +27,7 @@ pub fn open(budget: Budget) {
     let mut file = None;
     let kept = match browser::entry_state() {
         Some(state) => {
-            // The name and the text of the file, which have no such separator, then the text.
+            // The name and the text of the file, neither of which has the separator, then the text.
             let mut parts = state.splitn(3, SEPARATOR);
             let mut part = || parts.next().unwrap_or_default().to_owned();
             file = Some(ConfigFile { name: part(), text: part() }).filter(|file| !file.name.is_empty());
