@@ -1,5 +1,5 @@
 //! The verdict of `headroom plan`, and what the run needs besides its config: changes to nanoGPT's code, which the plan
-//! names with their patch, and a CUDA GPU.
+//! names with their patch, and a CUDA GPU. With `--gpu all`, the verdict on every known GPU.
 
 use std::process::{Command, Output};
 
@@ -114,4 +114,53 @@ fn config_written_for_changed_code_gets_a_note() {
     let said = note(german, &["--json"]);
     assert!(said.contains("hint: --activation-checkpointing --cross-entropy=chunked plans"), "{said}");
     assert_eq!(note("batch_size = 20  # chunked cross-entropy, see model.py\n", &[]), "", "no comment of Headroom");
+}
+
+fn on_all_gpus(options: &[&str]) -> Output {
+    headroom(&[&["--gpu", "all"], options].concat())
+}
+
+#[test]
+fn every_gpu_has_the_verdict_of_its_own_plan() {
+    let output = on_all_gpus(&["--json"]);
+    assert_eq!(output.status.code(), Some(0));
+    let all: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let rows = all["gpus"].as_array().expect("a list");
+    let fits = |row: &&serde_json::Value| row["outcome"] == "fits";
+    assert_eq!(all["n_fit"].as_u64(), Some(rows.iter().filter(fits).count() as u64));
+    assert!(rows.len() > 80 && rows.iter().filter(fits).count() > 10);
+    let smallest = rows.iter().filter(fits).min_by_key(|row| row["total_bytes"].as_u64()).expect("it fits an H100");
+    let bytes_of = |name: &serde_json::Value| {
+        rows.iter().find(|row| row["name"] == *name).and_then(|row| row["total_bytes"].as_u64())
+    };
+    assert_eq!(bytes_of(&all["smallest"]), smallest["total_bytes"].as_u64());
+    for name in ["GeForce RTX 3060 12GB", "Tesla T4", "GeForce RTX 4090", "GeForce GTX 1060 6GB"] {
+        let row = rows.iter().find(|row| row["name"] == name).expect(name);
+        let one: serde_json::Value = serde_json::from_str(&plan(&["--gpu", name, "--json"])).expect("JSON");
+        assert_eq!(row["headroom_bytes"], one["headroom_bytes"], "{name}");
+        assert_eq!(row["outcome"] != "fails", one["fits"].as_bool().expect("a verdict"), "{name}");
+    }
+
+    let table = String::from_utf8(on_all_gpus(&[]).stdout).expect("text");
+    let n_fit = all["n_fit"].as_u64().expect("a number");
+    assert!(table.starts_with(&format!("Fits {n_fit} of {} GPUs. The smallest is ", rows.len())), "{table}");
+    assert_eq!(table.lines().filter(|line| line.contains("Fits: ") || line.contains(" short")).count(), {
+        rows.iter().filter(|row| row["outcome"] == "fits" || row["outcome"] == "fails").count()
+    });
+}
+
+#[test]
+fn run_that_fits_no_gpu_fails_on_all() {
+    let output = on_all_gpus(&["--batch_size=100000"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stdout).starts_with("Fits no GPU of the table."));
+    for (options, message) in [
+        (&["--vram=8GiB"][..], "--gpu all and --vram exclude each other"),
+        (&["--link"], "--gpu all and --link exclude each other"),
+        (&["--compile=maybe"], "--compile=maybe"),
+    ] {
+        let output = on_all_gpus(options);
+        assert_eq!(output.status.code(), Some(2), "{options:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains(message), "{options:?}");
+    }
 }

@@ -1,6 +1,7 @@
 //! Components. They render; `state` decides the content. Each component has one source file and one style file.
 
 pub mod actions;
+pub mod batch_strip;
 pub mod builtin;
 pub mod chart;
 pub mod code_changes;

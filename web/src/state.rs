@@ -1,6 +1,7 @@
 //! View logic of the pages: plain values and pure functions, tested natively. This module never touches the browser.
 
 pub mod answer;
+pub mod batch_strip;
 pub mod budget;
 pub mod builtin;
 pub mod burst;

@@ -4,6 +4,7 @@
 //! selects the exit status.
 
 mod code_comments;
+mod gpus;
 pub mod options;
 mod report;
 
@@ -19,9 +20,10 @@ use headroom_planner::{
     advice::advise,
     link::encode,
     nanogpt::{Format, MAX_SOURCE_BYTES, MAX_SOURCES, Problem, Settings, Severity, Source, recognize, stock},
-    plan::{Plan, PlanError, plan},
+    plan::{Fit, Plan, PlanError, plan},
     report::Node,
-    session::{Finding, ResolvedSession, resolve},
+    session::{Finding, Options, ResolvedSession, resolve},
+    survey,
 };
 use headroom_text::{self as text, Text};
 use thiserror::Error;
@@ -116,6 +118,9 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, super::Erro
     if request.json && request.link {
         return Err(UsageError::Exclusive("json", "link").into());
     }
+    if request.is_for_all_gpus() {
+        return all_gpus(&request);
+    }
     if !request.names_gpu {
         match (request.options.vram_bytes, request.given.iter().find_map(gpu_of_plan)) {
             (None, Some((gpu, vram_bytes))) => {
@@ -143,6 +148,32 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, super::Erro
         print::note(&findings(&resolved, |_| true));
     }
     Ok(if plan.fits { Exit::Success } else { Exit::Failure })
+}
+
+/// Plans the run on every known GPU.
+fn all_gpus(request: &Request) -> Result<Exit, super::Error> {
+    if request.options.vram_bytes.is_some() {
+        return Err(UsageError::Exclusive("gpu all", "vram").into());
+    }
+    if request.link {
+        return Err(UsageError::Exclusive("gpu all", "link").into());
+    }
+    let options = Options { gpu: Options::default().gpu, ..request.options.clone() };
+    let resolved = resolve(&sources(&request.given)?, &options);
+    let problems = problems(&resolved);
+    if resolved.request.is_none() || problems.iter().any(stops_nanogpt) {
+        print::error(
+            &(said(&problems, &resolved.settings) + &findings(&resolved, |severity| severity == Severity::Error)),
+        );
+        return Ok(Exit::Usage);
+    }
+    let rows = survey::gpus(&resolved.settings, &options, 0..survey::n_gpus());
+    let answer =
+        if request.json { gpus::json(&rows).map_err(Error::from)? } else { gpus::table(&rows, &Style::of_stdout()) };
+    print::data(&answer)?;
+    print::note(&said(&problems, &resolved.settings));
+    let fits = rows.iter().any(|row| row.summary.is_some_and(|summary| summary.fit != Fit::Fails));
+    Ok(if fits { Exit::Success } else { Exit::Failure })
 }
 
 /// Names of the built-in configs among the sources.

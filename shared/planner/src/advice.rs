@@ -55,12 +55,16 @@ impl Advice {
     }
 }
 
+/// Micro-batch sizes that fit with everything else of a planned run unchanged.
+#[must_use]
+pub fn batch_sizes(settings: &Settings, options: &Options, before: &Plan) -> BatchSizes {
+    Adviser::new(settings, options, before).batch_sizes()
+}
+
 /// Advice on a run that was planned from these settings and options.
 #[must_use]
 pub fn advise(settings: &Settings, options: &Options, before: &Plan) -> Advice {
-    let train = &before.request.train;
-    let sequences = train.batch_size.checked_mul(train.gradient_accumulation_steps);
-    let adviser = Adviser { settings, options, before, sequences };
+    let adviser = Adviser::new(settings, options, before);
     let mut advice = Advice { batch_sizes: adviser.batch_sizes(), ..Advice::default() };
     if before.fits {
         return advice;
@@ -78,6 +82,14 @@ struct Adviser<'a> {
     before: &'a Plan,
     /// Number of sequences per iteration of one process; `None` on overflow of `u64`.
     sequences: Option<u64>,
+}
+
+impl<'a> Adviser<'a> {
+    fn new(settings: &'a Settings, options: &'a Options, before: &'a Plan) -> Self {
+        let train = &before.request.train;
+        let sequences = train.batch_size.checked_mul(train.gradient_accumulation_steps);
+        Self { settings, options, before, sequences }
+    }
 }
 
 impl Adviser<'_> {

@@ -20,6 +20,7 @@ pub mod plan;
 pub mod report;
 pub mod request;
 pub mod session;
+pub mod survey;
 pub mod train_config;
 
 // Tests read the English wording of texts.

@@ -173,6 +173,29 @@ pub fn fits(request: &Request) -> bool {
         .is_ok_and(|program| simulate(&program, request.segments, request.capacity_bytes()).failure.is_none())
 }
 
+/// Whether a run fits, with regard to the estimate's uncertainty.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fit {
+    /// It fits.
+    Fits,
+    /// It fits, but the free memory is smaller than the estimate's uncertainty.
+    Narrow,
+    /// It does not fit.
+    Fails,
+}
+
+impl Fit {
+    /// Name for JSON, styles and tests.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Fits => "fits",
+            Self::Narrow => "narrow",
+            Self::Fails => "fails",
+        }
+    }
+}
+
 /// Short result of a run on its GPU, for comparing many requests at half the cost of [`plan`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlanOutcome {
@@ -213,6 +236,16 @@ fn signed_difference(have: u64, need: u64) -> i64 {
 }
 
 impl Plan {
+    /// Whether the run fits.
+    #[must_use]
+    pub fn fit(&self) -> Fit {
+        match self.oom {
+            Some(_) => Fit::Fails,
+            None if self.headroom_band_bytes()[0] < 0 => Fit::Narrow,
+            None => Fit::Fits,
+        }
+    }
+
     /// Bounds of the memory left on the GPU at the peak, in bytes, from the estimate's uncertainty.
     #[must_use]
     pub fn headroom_band_bytes(&self) -> [i64; 2] {

@@ -82,6 +82,23 @@ pub fn parse_size(text: &str) -> Result<u64, ParseSizeError> {
     Ok(bytes.round() as u64)
 }
 
+/// Returns a time with three digits, and its unit.
+#[must_use]
+pub fn time_parts(seconds: f64) -> (String, &'static str) {
+    let (value, unit) = match seconds {
+        seconds if seconds < 0.9995e-6 => (seconds * 1e9, "ns"),
+        seconds if seconds < 0.9995e-3 => (seconds * 1e6, "µs"),
+        seconds if seconds < 0.9995 => (seconds * 1e3, "ms"),
+        seconds => (seconds, "s"),
+    };
+    let decimals = match value {
+        value if value >= 99.95 => 0,
+        value if value >= 9.995 => 1,
+        _ => 2,
+    };
+    (decimal::fixed(value, decimals), unit)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -115,6 +132,21 @@ mod tests {
             (KIB * GIB, "1.00 TiB"),
         ] {
             assert_eq!(human_size(bytes), text);
+        }
+    }
+
+    #[test]
+    fn times_have_three_digits() {
+        for (seconds, number, unit) in [
+            (1.5e-8, "15.0", "ns"),
+            (2e-6, "2.00", "µs"),
+            (0.0123, "12.3", "ms"),
+            (0.9999, "1.00", "s"),
+            (1.5, "1.50", "s"),
+            (12.34, "12.3", "s"),
+            (123.4, "123", "s"),
+        ] {
+            assert_eq!(time_parts(seconds), (number.to_owned(), unit));
         }
     }
 

@@ -116,6 +116,32 @@ fn gpus_follow_the_config_and_name_the_reason_for_no_plan() {
 }
 
 #[test]
+fn batch_sizes_have_verdicts_and_set_the_config() {
+    tell("batch_sizes_have_verdicts_and_set_the_config", async |page| {
+        open(page, "1&batch_size=24&gpu=RTX%204070").await;
+        let cell = |size: u64| format!("[data-testid=batches] [data-batch='{size}']");
+        let pressed = "document.querySelector('[data-testid=batches] [aria-pressed=true]')?.dataset.batch";
+        assert_eq!(page.value::<String>(pressed).await, "24");
+        let best: String = page.value("document.querySelector('.strip__size_best').dataset.batch").await;
+        assert!(page.text("[data-testid=batch-advice]").await.starts_with(&format!("Recommended: {best},")));
+        assert!(page.text(&cell(24)).await.contains("Does not fit: "));
+        assert!(page.text(".strip__size_best").await.contains("Fits: "));
+        assert!(page.text(".strip__size_best").await.contains(" per token"));
+        page.click(".strip__size_best").await;
+        page.until("it is the run's", &format!("{PLANNED} && {pressed} === {best:?}")).await;
+        page.until("the address follows", &format!("location.hash.includes('batch_size={best}&')")).await;
+        let row = "document.querySelector('[data-testid=gpus] tr[aria-current]').dataset.outcome";
+        assert_eq!(page.value::<String>(row).await, "fits");
+        page.back().await;
+        page.until("the size is back", &format!("{PLANNED} && {pressed} === '24'")).await;
+        page.paste("#config", "compile = maybe\n").await;
+        page.until("no plan, no sizes", &format!("{PLANNED} && !document.querySelector('[data-testid=batches]')"))
+            .await;
+        page.open("").await;
+    });
+}
+
+#[test]
 fn list_of_gpus_is_accessible_and_fits_every_width() {
     let name = "list_of_gpus_is_accessible_and_fits_every_width";
     let Some(axe) = named(name, "HEADROOM_AXE") else { return };

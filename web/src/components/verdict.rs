@@ -76,7 +76,7 @@ type VerdictMemo = Memo<Option<Verdict>>;
 
 /// Returns the outcome's name, for CSS.
 pub fn outcome(verdict: VerdictMemo) -> String {
-    verdict.with(|v| v.as_ref().map_or("none", |v| v.outcome.name()).to_owned())
+    verdict.with(|v| v.as_ref().map_or("none", |v| v.fit.name()).to_owned())
 }
 
 fn headline(verdict: VerdictMemo, no_plan: Memo<Option<NoPlan>>) -> String {

@@ -6,6 +6,7 @@ use headroom_planner::{
     hardware::{Segment, find},
     link,
     session::Options,
+    survey::{GpuRow, on_gpu, smallest},
 };
 use leptos::prelude::*;
 
@@ -13,6 +14,7 @@ use super::address;
 use crate::{
     browser,
     components::{
+        batch_strip::batch_strip,
         dynamic::{IntoPart, Part, flag, part, words},
         field::{Choice, Toggle},
         gpu_picker::GpuPicker,
@@ -22,12 +24,12 @@ use crate::{
     },
     state::{
         answer::{Shared, describes_run},
+        batch_strip::BatchStrip,
         budget::Budget,
         format,
         gpu::{self, heading},
-        gpu_table::{Filter, GpuRow, Order, n_gpus, on_gpu, rows, shown, summary},
+        gpu_table::{Filter, Order, rows, shown, time, words as result_words},
         no_plan::NoPlan,
-        verdict::Outcome,
     },
     text::{self, say, t},
 };
@@ -47,9 +49,9 @@ pub fn GpusPage() -> impl IntoView {
     address::open(budget);
     address::keep(budget);
     let leave = Callback::new(move |()| address::write(budget));
-    let planned = RwSignal::new(None::<Vec<GpuRow>>);
-    let is_planning = RwSignal::new(true);
-    keep_planned(budget, planned, is_planning);
+    let to_show = Shown::new();
+    keep_planned(budget, to_show);
+    let Shown { rows: planned, batches, is_planning, .. } = to_show;
     let filter = RwSignal::new(Filter::default());
     let found = Memo::new(move |_| {
         planned.with(|rows| filter.with(|filter| rows.as_ref().map(|rows| shown(rows, filter)).unwrap_or_default()))
@@ -105,45 +107,75 @@ pub fn GpusPage() -> impl IntoView {
                     {part(move || table(budget, &found.get(), planned.with(|rows| rows.as_ref().is_some_and(|rows| !rows.is_empty()))))}
                 </div>
             </section>
+            <section class="panel gpus__batches" class:stale=flag(move || is_planning.get())>
+                {part(move || batches.with(|strip| strip.as_ref().map(|strip| batch_strip(budget, strip)).into_part()))}
+            </section>
         </main>
     }
 }
 
+/// What the page shows of a run.
+#[derive(Clone, Copy)]
+struct Shown {
+    /// The run on every GPU with a plan; `None` before the first answer.
+    rows: RwSignal<Option<Vec<GpuRow>>>,
+    /// The micro-batch sizes on the run's GPU.
+    batches: RwSignal<Option<BatchStrip>>,
+    /// Whether a change is not planned yet.
+    is_planning: RwSignal<bool>,
+    /// The timer of the next slice.
+    pending: StoredValue<Option<TimeoutHandle>>,
+}
+
+impl Shown {
+    fn new() -> Self {
+        Self {
+            rows: RwSignal::new(None),
+            batches: RwSignal::new(None),
+            is_planning: RwSignal::new(true),
+            pending: StoredValue::new(None),
+        }
+    }
+
+    /// Calls `work` after a delay. An earlier call that is still waiting is dropped.
+    fn later(self, work: impl FnOnce() + 'static, delay: Duration) {
+        if let Some(pending) = self.pending.get_value() {
+            pending.clear();
+        }
+        self.pending.set_value(set_timeout_with_handle(work, delay).ok());
+    }
+}
+
 /// Plans the run on all GPUs after each change, in slices.
-fn keep_planned(budget: Budget, planned: RwSignal<Option<Vec<GpuRow>>>, is_planning: RwSignal<bool>) {
-    let pending = StoredValue::new(None::<TimeoutHandle>);
+fn keep_planned(budget: Budget, to: Shown) {
     let inputs = Memo::new(move |_| {
         let answer = budget.answer.get();
         budget.session.with(|session| (answer.clone(), session.options.clone()))
     });
     Effect::new(move |_| {
         inputs.track();
-        is_planning.set(true);
-        if let Some(pending) = pending.get_value() {
-            pending.clear();
-        }
-        let start = move || plan_slice(inputs, Vec::new(), pending, planned, is_planning);
-        pending.set_value(set_timeout_with_handle(start, PLAN_DELAY).ok());
+        to.is_planning.set(true);
+        to.later(move || plan_slice(inputs, Vec::new(), to), PLAN_DELAY);
     });
 }
 
-fn plan_slice(
-    inputs: Memo<(Shared, Options)>,
-    mut found: Vec<GpuRow>,
-    pending: StoredValue<Option<TimeoutHandle>>,
-    planned: RwSignal<Option<Vec<GpuRow>>>,
-    is_planning: RwSignal<bool>,
-) {
-    found.extend(inputs.with_untracked(|(answer, options)| rows(&answer.0, options, found.len(), SLICE)));
-    if found.len() < n_gpus() {
-        let next = move || plan_slice(inputs, found, pending, planned, is_planning);
-        pending.set_value(set_timeout_with_handle(next, Duration::ZERO).ok());
-    } else {
+fn plan_slice(inputs: Memo<(Shared, Options)>, mut found: Vec<GpuRow>, to: Shown) {
+    let slice = inputs.with_untracked(|(answer, options)| rows(&answer.0, options, found.len(), SLICE));
+    let is_last = slice.len() < SLICE;
+    found.extend(slice);
+    if is_last {
         // Without a plan on any GPU, the headline has the reason.
-        found.retain(|row| row.outcome.is_some());
-        planned.set(Some(found));
-        is_planning.set(false);
+        found.retain(|row| row.summary.is_some());
+        to.rows.set(Some(found));
+        to.later(move || plan_batches(inputs, to), Duration::ZERO);
+    } else {
+        to.later(move || plan_slice(inputs, found, to), Duration::ZERO);
     }
+}
+
+fn plan_batches(inputs: Memo<(Shared, Options)>, to: Shown) {
+    to.batches.set(inputs.with_untracked(|(answer, options)| BatchStrip::of(&answer.0, options)));
+    to.is_planning.set(false);
 }
 
 /// The summary in two sentences.
@@ -157,10 +189,10 @@ fn headline(budget: Budget, planned: RwSignal<Option<Vec<GpuRow>>>) -> (String, 
                 |no_plan| (no_plan.headline, no_plan.detail),
             );
         }
-        match summary(rows) {
-            (n, Some(smallest)) => {
-                let left = format::signed_size(smallest.headroom_bytes);
-                (say(&text::gpus_fit(n, rows.len())), say(&text::gpus_smallest(&*smallest.device.name, left)))
+        match smallest(rows) {
+            (n, Some(row)) => {
+                let left = row.summary.map_or_else(String::new, |summary| format::signed_size(summary.headroom_bytes));
+                (say(&text::gpus_fit(n, rows.len())), say(&text::gpus_smallest(&*row.device.name, left)))
             }
             (_, None) => (t(text::GPUS_NONE).to_owned(), t(text::GPUS_NONE_DETAIL).to_owned()),
         }
@@ -198,19 +230,16 @@ fn row_of(budget: Budget, row: &GpuRow, is_current: bool) -> Part {
         budget.with_options(|answer, options| link::encode(&answer.resolved.settings, &on_gpu(options, row.device)));
     let href = format!("./{}#{fragment}", browser::query());
     let keep = move |_| budget.session.with_untracked(|session| browser::keep_text(&fragment, &session.text));
-    let outcome = row.outcome.map_or("none", Outcome::name);
-    let band = row.outcome.map(|_| {
-        let [low, high] = row.band_bytes.map(format::signed_size);
-        say(&text::gpus_left_band(low, high))
-    });
+    let Some(summary) = row.summary else { return ().into_part() };
+    let [low, high] = summary.band_bytes.map(format::signed_size);
     let clouds = (!row.clouds.is_empty()).then(|| view! { <span class="gpus__clouds">{row.clouds.join(", ")}</span> });
     let name = &*row.device.name;
     view! {
-        <tr data-gpu=name data-outcome=outcome aria-current=is_current.then_some("true")>
+        <tr data-gpu=name data-outcome=summary.fit.name() aria-current=is_current.then_some("true")>
             <th scope="row"><a href=href on:click=keep>{name}</a>{clouds}</th>
             <td class="gpus__number" title=format::exact_bytes(row.device.total_bytes)>{format!("{} GB", row.device.vram_bytes_nominal >> 30)}</td>
-            <td class="gpus__result" title=band>{say(&row.words())}</td>
-            <td class="gpus__number gpus__time">{row.time().map(|time| format!("≈ {time}"))}</td>
+            <td class="gpus__result" title=say(&text::gpus_left_band(low, high))>{say(&result_words(&summary))}</td>
+            <td class="gpus__number gpus__time">{summary.iteration_seconds.map(|seconds| format!("≈ {}", time(seconds)))}</td>
         </tr>
     }
     .into_part()

@@ -1,47 +1,16 @@
 //! The verdict in words, and the figures beside it.
 
-use headroom_planner::plan::{Plan, basis::Certainty};
+use headroom_planner::plan::{Fit, Plan, basis::Certainty};
 use headroom_text::{Part, decimal};
 
 use super::{answer::PlannedSession, format, needs::Needs};
 use crate::text::{self, Text, say, t, table};
 
-/// The outcome of a plan.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// It fits.
-    Fits,
-    /// It fits, but the free memory is smaller than the estimate's uncertainty.
-    Narrow,
-    /// It does not fit.
-    Fails,
-}
-
-impl Outcome {
-    /// The outcome of a plan.
-    pub fn of(plan: &Plan) -> Self {
-        match plan.oom {
-            Some(_) => Self::Fails,
-            None if plan.headroom_band_bytes()[0] < 0 => Self::Narrow,
-            None => Self::Fits,
-        }
-    }
-
-    /// Its name for styles and tests.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Fits => "fits",
-            Self::Narrow => "narrow",
-            Self::Fails => "fails",
-        }
-    }
-}
-
 /// The verdict in words.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
     /// The outcome.
-    pub outcome: Outcome,
+    pub fit: Fit,
     /// The first sentence.
     pub headline: String,
     /// The second sentence.
@@ -67,7 +36,7 @@ impl Verdict {
             true => plain(size),
             false => with(needs.summary(), size),
         };
-        let outcome = Outcome::of(plan);
+        let fit = plan.fit();
         let (headline, detail) = match &plan.oom {
             Some(oom) => {
                 let short = format::size(plan.headroom_bytes.unsigned_abs());
@@ -79,7 +48,7 @@ impl Verdict {
                 );
                 (with(text::does_not_fit, text::does_not_fit_with, short), detail)
             }
-            None if outcome == Outcome::Narrow => {
+            None if fit == Fit::Narrow => {
                 let detail = text::narrow_detail(format::signed_size(low), format::signed_size(high));
                 (with(text::fits_narrowly, text::fits_narrowly_with, left), detail)
             }
@@ -94,7 +63,7 @@ impl Verdict {
             }
         };
         Self {
-            outcome,
+            fit,
             headline: say(&headline),
             detail: say(&detail),
             fits: plan.fits,
@@ -184,7 +153,7 @@ mod tests {
     #[test]
     fn a_small_batch_fits_with_what_is_left() {
         let verdict = verdict("batch_size = 4\ncompile = False\n");
-        assert_eq!(verdict.outcome, Outcome::Fits);
+        assert_eq!(verdict.fit, Fit::Fits);
         assert!(verdict.headline.starts_with("Fits: ") && verdict.headline.ends_with("GiB left"), "{verdict:?}");
         assert!(verdict.headroom_bytes > 0);
     }
@@ -192,7 +161,7 @@ mod tests {
     #[test]
     fn a_large_batch_names_phase_tensor_and_what_is_short() {
         let verdict = verdict("batch_size = 64\ncompile = False\n");
-        assert_eq!(verdict.outcome, Outcome::Fails);
+        assert_eq!(verdict.fit, Fit::Fails);
         // The shortfall is that of the whole run, and the phase of the failure is beside the size requested there.
         assert!(
             verdict.headline.starts_with("Does not fit: ") && verdict.headline.ends_with("GiB short"),

@@ -34,6 +34,16 @@ pub struct Request {
     pub given: Vec<NanogptArgument>,
 }
 
+/// The value of `--gpu` for every known GPU.
+const ALL: &str = "all";
+
+impl Request {
+    /// Whether `--gpu all` was given.
+    pub fn is_for_all_gpus(&self) -> bool {
+        self.names_gpu && self.options.gpu.eq_ignore_ascii_case(ALL)
+    }
+}
+
 /// One argument of nanoGPT's command line.
 #[derive(Debug, PartialEq, Eq)]
 pub enum NanogptArgument {
@@ -344,11 +354,14 @@ Accepts the arguments of nanoGPT's `python train.py` in any order; later ones ov
     notes: "\
 A SIZE is 11.69GiB, 800MiB, 12GB or a number of bytes.
 
+`--gpu all` plans the run on every known GPU and lists where it fits, the most common first.
+
 A run on another device, such as --device=cpu, needs no memory of a CUDA GPU. Its plan and
 exit status are those of the same run on a CUDA GPU, and the answer begins with this.",
-    exits: &[(0, "the run fits"), (1, "the run does not fit")],
+    exits: &[(0, "the run fits, with `--gpu all` at least one GPU"), (1, "the run does not fit")],
     examples: &[
         "headroom plan config/train_gpt2.py --batch_size=64 --gpu \"RTX 4070\"",
+        "headroom plan config/train_gpt2.py --gpu all",
         "headroom plan config/train_shakespeare_char.py --vram 6GiB --other-processes 800MiB --json",
     ],
     run: super::run,

@@ -18,6 +18,19 @@ pub enum Segment {
     DataCentre,
 }
 
+impl Segment {
+    /// Name for JSON.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Desktop => "desktop",
+            Self::Laptop => "laptop",
+            Self::Workstation => "workstation",
+            Self::DataCentre => "data_center",
+        }
+    }
+}
+
 /// Names from the table, by segment and then by popularity. Contains every device of the table once.
 const ORDER: [(Segment, &[&str]); 4] = [
     (

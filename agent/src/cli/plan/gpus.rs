@@ -1,0 +1,107 @@
+//! `headroom plan --gpu all`: one run on every known GPU, as a table or as JSON.
+
+use headroom_planner::{
+    plan::Fit,
+    survey::{GpuRow, Summary, smallest},
+};
+use headroom_text::{
+    self as text,
+    units::{human_size, time_parts},
+};
+use serde::Serialize;
+
+use crate::cli::style::{Ink, Style};
+
+/// Version of the JSON schema.
+const SCHEMA: u32 = 1;
+
+/// Width of the table without the names, with the longest result.
+const OTHER_COLUMNS: usize = 55;
+
+/// JSON output.
+#[derive(Debug, Serialize)]
+struct Document<'a> {
+    schema: u32,
+    /// Number of GPUs that the run fits with certainty.
+    n_fit: usize,
+    /// The one with the least memory among them.
+    smallest: Option<&'a str>,
+    gpus: Vec<Row<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct Row<'a> {
+    name: &'a str,
+    segment: &'static str,
+    clouds: &'a [&'static str],
+    total_bytes: u64,
+    /// `fits`, `narrow` or `fails`; null without a plan.
+    outcome: Option<&'static str>,
+    headroom_bytes: Option<i64>,
+    headroom_band_bytes: Option<[i64; 2]>,
+    iteration_seconds: Option<f64>,
+}
+
+impl<'a> From<&'a GpuRow> for Row<'a> {
+    fn from(row: &'a GpuRow) -> Self {
+        Self {
+            name: &row.device.name,
+            segment: row.segment.name(),
+            clouds: &row.clouds,
+            total_bytes: row.device.total_bytes,
+            outcome: row.summary.map(|summary| summary.fit.name()),
+            headroom_bytes: row.summary.map(|summary| summary.headroom_bytes),
+            headroom_band_bytes: row.summary.map(|summary| summary.band_bytes),
+            iteration_seconds: row.summary.and_then(|summary| summary.iteration_seconds),
+        }
+    }
+}
+
+/// The rows as JSON.
+pub fn json(rows: &[GpuRow]) -> Result<String, serde_json::Error> {
+    let (n_fit, found) = smallest(rows);
+    let smallest = found.map(|row| &*row.device.name);
+    let document = Document { schema: SCHEMA, n_fit, smallest, gpus: rows.iter().map(Row::from).collect() };
+    Ok(serde_json::to_string_pretty(&document)? + "\n")
+}
+
+/// The rows as a table with a summary.
+pub fn table(rows: &[GpuRow], style: &Style) -> String {
+    let headline = match smallest(rows) {
+        (n, Some(row)) => {
+            let left = human_size(row.summary.map_or(0, |summary| summary.headroom_bytes.unsigned_abs()));
+            style.paint(Ink::Fits, &text::gpus_fit(n, rows.len()).to_string())
+                + ". "
+                + &text::gpus_smallest(&*row.device.name, left).to_string()
+        }
+        (_, None) => {
+            style.paint(Ink::DoesNotFit, &text::Text::from(text::GPUS_NONE).to_string())
+                + ". Lower batch_size, or plan one GPU to get fixes."
+        }
+    };
+    let longest = rows.iter().map(|row| row.device.name.len()).max().unwrap_or(0);
+    let columns = style.columns.map_or(longest, |columns| longest.min(columns.saturating_sub(OTHER_COLUMNS)));
+    let mut table = headline + "\n\n";
+    let heading = format!("{:columns$}  {:>10}  {:>9}  result", "GPU", "memory", "iteration");
+    table.push_str(&(style.paint(Ink::Heading, &heading) + "\n"));
+    for row in rows {
+        let time = row.summary.and_then(|summary| summary.iteration_seconds).map(time_parts);
+        let time = time.map_or_else(String::new, |(number, unit)| format!("{number} {unit}"));
+        let (ink, result) = row.summary.map_or((Ink::Quiet, "no plan".to_owned()), |summary| result(&summary));
+        let memory = human_size(row.device.total_bytes);
+        let name = style.shortened(&row.device.name, columns);
+        let start = format!("{name:columns$}  {memory:>10}  {time:>9}  ");
+        table.push_str(&(start + &style.paint(ink, &result) + "\n"));
+    }
+    table + "\nThe time of an iteration is an estimate.\n"
+}
+
+fn result(summary: &Summary) -> (Ink, String) {
+    let size = human_size(summary.headroom_bytes.unsigned_abs());
+    let (ink, text) = match summary.fit {
+        Fit::Fits => (Ink::Fits, text::fits(size)),
+        Fit::Narrow => (Ink::Fits, text::fits_narrowly(size)),
+        Fit::Fails => (Ink::DoesNotFit, text::does_not_fit(size)),
+    };
+    (ink, text.to_string())
+}

@@ -1,0 +1,115 @@
+//! One run on every GPU of the table, and with several micro-batch sizes on one GPU.
+
+use crate::{
+    advice::BatchSizes,
+    compute::step_seconds,
+    hardware::{CLOUD_GPUS, Device, Segment, by_popularity, find},
+    nanogpt::{Settings, Value},
+    plan::{Fit, plan},
+    session::{Options, resolve_settings},
+};
+use std::ops::Range;
+
+#[cfg(test)]
+mod tests;
+
+/// Number of powers of two in a list of micro-batch sizes, below the largest that fits.
+const POWERS_LISTED: usize = 6;
+
+/// The figures of a plan that a list shows.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Summary {
+    /// Whether the run fits.
+    pub fit: Fit,
+    /// Memory left on the GPU at the peak, in bytes; negative if bytes are missing.
+    pub headroom_bytes: i64,
+    /// Bounds of that memory, in bytes.
+    pub band_bytes: [i64; 2],
+    /// Estimated seconds of an iteration; `None` if the GPU's rates are unknown.
+    pub iteration_seconds: Option<f64>,
+    /// Estimated seconds per token of one process; `None` if the GPU's rates are unknown.
+    pub seconds_per_token: Option<f64>,
+}
+
+impl Summary {
+    /// Plans a run. `None` if it has no plan.
+    fn of(settings: Settings, options: &Options) -> Option<Self> {
+        let request = resolve_settings(settings, options).request?;
+        let (train, block_size) = (&request.train, request.gpt.block_size());
+        let tokens = train.batch_size as f64 * train.gradient_accumulation_steps as f64 * block_size as f64;
+        let iteration_seconds = step_seconds(&request);
+        let plan = plan(request).ok()?;
+        Some(Self {
+            fit: plan.fit(),
+            headroom_bytes: plan.headroom_bytes,
+            band_bytes: plan.headroom_band_bytes(),
+            iteration_seconds,
+            seconds_per_token: iteration_seconds.map(|seconds| seconds / tokens),
+        })
+    }
+}
+
+/// A run on one GPU.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GpuRow {
+    /// The GPU.
+    pub device: &'static Device,
+    /// The kind of machine that it is sold for.
+    pub segment: Segment,
+    /// Labels of the cloud machines with this GPU.
+    pub clouds: Vec<&'static str>,
+    /// The figures; `None` if the run has no plan on this GPU.
+    pub summary: Option<Summary>,
+}
+
+/// Number of GPUs in the table.
+#[must_use]
+pub fn n_gpus() -> usize {
+    by_popularity().count()
+}
+
+/// Plans a run on the GPUs of the table with these indices, the most common first.
+#[must_use]
+pub fn gpus(settings: &Settings, options: &Options, indices: Range<usize>) -> Vec<GpuRow> {
+    let row = |(segment, device): (Segment, &'static Device)| {
+        let is_device = |of: &str| find(of).is_ok_and(|found| found.name == device.name);
+        let clouds = CLOUD_GPUS.iter().filter(|rented| is_device(rented.device)).map(|rented| rented.label).collect();
+        GpuRow { device, segment, clouds, summary: Summary::of(settings.clone(), &on_gpu(options, device)) }
+    };
+    by_popularity().skip(indices.start).take(indices.len()).map(row).collect()
+}
+
+/// The options of the same run on another GPU.
+#[must_use]
+pub fn on_gpu(options: &Options, device: &Device) -> Options {
+    Options { gpu: device.name.to_string(), vram_bytes: None, ..options.clone() }
+}
+
+/// The number of GPUs that the run fits with certainty, and the one with the least memory among them.
+#[must_use]
+pub fn smallest(rows: &[GpuRow]) -> (usize, Option<&GpuRow>) {
+    let certain = || rows.iter().filter(|row| row.summary.is_some_and(|summary| summary.fit == Fit::Fits));
+    (certain().count(), certain().min_by_key(|row| row.device.total_bytes))
+}
+
+/// Micro-batch sizes that a list shows, ascending: powers of two around the limit, the largest size that fits, the one
+/// after the last that may fit, and the run's own.
+#[must_use]
+pub fn batch_sizes(found: &BatchSizes, own: u64) -> Vec<u64> {
+    let last = found.may_fit.last().copied().or(found.largest).unwrap_or(0);
+    let powers: Vec<u64> = (0..u64::BITS).map(|bits| 1 << bits).take_while(|size| *size <= last).collect();
+    let mut sizes = powers[powers.len().saturating_sub(POWERS_LISTED)..].to_vec();
+    sizes.extend(found.largest);
+    sizes.extend([last + 1, powers.last().map_or(2, |power| power * 2), own]);
+    sizes.sort_unstable();
+    sizes.dedup();
+    sizes
+}
+
+/// Plans a run with another micro-batch size. `None` if it has no plan.
+#[must_use]
+pub fn with_batch_size(settings: &Settings, options: &Options, size: u64) -> Option<Summary> {
+    let mut settings = settings.clone();
+    settings.assign("batch_size", Value::Int(i64::try_from(size).ok()?));
+    Summary::of(settings, options)
+}
