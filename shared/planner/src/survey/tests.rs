@@ -56,7 +56,7 @@ fn batch_sizes_surround_the_limit() {
         (None, vec![], 12, &[1, 2, 12]),
     ] {
         let found = BatchSizes { largest, may_fit, gap: None };
-        assert_eq!(super::batch_sizes(&found, own), sizes, "{found:?}");
+        assert_eq!(batch_sizes(&found, own), sizes, "{found:?}");
     }
 }
 
@@ -67,7 +67,7 @@ fn largest_size_fits_with_certainty_and_the_last_fails() {
         let request = resolve_settings(settings.clone(), &options).request.expect("a run");
         let own = request.train.batch_size;
         let found = advice::batch_sizes(&settings, &options, &plan(request).expect("a plan"));
-        let sizes = super::batch_sizes(&found, own);
+        let sizes = batch_sizes(&found, own);
         let fit = |size: u64| with_batch_size(&settings, &options, size).expect("a plan").fit;
         assert_eq!(fit(found.largest.expect("one sequence fits")), Fit::Fits, "{text}");
         assert_eq!(fit(*sizes.last().expect("sizes")), Fit::Fails, "{text}: {sizes:?}");
