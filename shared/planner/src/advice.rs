@@ -135,8 +135,9 @@ impl Adviser<'_> {
         // The run needs the same memory there, except for a few kernels of other generations.
         let need_bytes = self.before.peak.max_reserved_bytes;
         gpus.into_iter().filter(|gpu| gpu.total_bytes > need_bytes).take(MAX_GPUS_TRIED).find(|gpu| {
-            let options = Options { gpu: gpu.name.to_string(), vram_bytes: None, ..self.options.clone() };
-            resolve_settings(self.settings.clone(), &options).request.is_some_and(|request| fits(&request))
+            resolve_settings(self.settings.clone(), &self.options.with_device(gpu))
+                .request
+                .is_some_and(|request| fits(&request))
         })
     }
 }

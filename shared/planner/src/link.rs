@@ -124,13 +124,13 @@ impl Link {
 #[must_use]
 pub fn encode(settings: &Settings, options: &Options) -> String {
     let mut fragment = encode_once(settings, options);
+    let has_error = !settings.is_complete() || settings.stop_statement().is_some();
+    let mut rounds = if has_error { MAX_ROUNDS } else { 0 };
     // The text of an error may have another meaning in a link. What it is read as has a link that stays the same.
-    if !settings.is_complete() || settings.stop_statement().is_some() {
-        for _ in 0..MAX_ROUNDS {
-            if fragment.len() <= MAX_LINK_BYTES {
-                fragment = encode_once(&decode(&fragment).settings(), options);
-            }
-        }
+    while rounds > 0 && fragment.len() <= MAX_LINK_BYTES {
+        let again = encode_once(&decode(&fragment).settings(), options);
+        rounds = if again == fragment { 0 } else { rounds - 1 };
+        fragment = again;
     }
     fragment
 }

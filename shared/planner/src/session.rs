@@ -105,6 +105,12 @@ impl Options {
         };
         Self { gpu: listed_as.unwrap_or_default().to_owned(), vram_bytes, ..Self::default() }
     }
+
+    /// Returns the options of the same run on a GPU of the table.
+    #[must_use]
+    pub fn with_device(&self, device: &Device) -> Self {
+        Self { gpu: device.name.to_string(), vram_bytes: None, ..self.clone() }
+    }
 }
 
 /// A remark for the user about the input.

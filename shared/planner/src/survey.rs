@@ -3,7 +3,7 @@
 use crate::{
     advice::BatchSizes,
     compute::step_seconds,
-    hardware::{CLOUD_GPUS, Device, Segment, by_popularity, find},
+    hardware::{CLOUD_GPUS, Device, Segment, by_popularity},
     nanogpt::{Settings, Value},
     plan::{Fit, plan},
     session::{Options, resolve_settings},
@@ -72,17 +72,11 @@ pub fn n_gpus() -> usize {
 #[must_use]
 pub fn gpus(settings: &Settings, options: &Options, indices: Range<usize>) -> Vec<GpuRow> {
     let row = |(segment, device): (Segment, &'static Device)| {
-        let is_device = |of: &str| find(of).is_ok_and(|found| found.name == device.name);
-        let clouds = CLOUD_GPUS.iter().filter(|rented| is_device(rented.device)).map(|rented| rented.label).collect();
-        GpuRow { device, segment, clouds, summary: Summary::of(settings.clone(), &on_gpu(options, device)) }
+        let clouds =
+            CLOUD_GPUS.iter().filter(|rented| rented.device == device.name).map(|rented| rented.label).collect();
+        GpuRow { device, segment, clouds, summary: Summary::of(settings.clone(), &options.with_device(device)) }
     };
     by_popularity().skip(indices.start).take(indices.len()).map(row).collect()
-}
-
-/// The options of the same run on another GPU.
-#[must_use]
-pub fn on_gpu(options: &Options, device: &Device) -> Options {
-    Options { gpu: device.name.to_string(), vram_bytes: None, ..options.clone() }
 }
 
 /// The number of GPUs that the run fits with certainty, and the one with the least memory among them.

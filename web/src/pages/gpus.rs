@@ -6,7 +6,7 @@ use headroom_planner::{
     hardware::{Segment, find},
     link,
     session::Options,
-    survey::{GpuRow, on_gpu, smallest},
+    survey::{GpuRow, smallest},
 };
 use leptos::prelude::*;
 
@@ -226,8 +226,8 @@ fn table(budget: Budget, found: &[GpuRow], has_rows: bool) -> Part {
 
 /// Renders one GPU. Its name links to the calculator with the run on it.
 fn row_of(budget: Budget, row: &GpuRow, is_current: bool) -> Part {
-    let fragment =
-        budget.with_options(|answer, options| link::encode(&answer.resolved.settings, &on_gpu(options, row.device)));
+    let fragment = budget
+        .with_options(|answer, options| link::encode(&answer.resolved.settings, &options.with_device(row.device)));
     let href = format!("./{}#{fragment}", browser::query());
     let keep = move |_| budget.session.with_untracked(|session| browser::keep_text(&fragment, &session.text));
     let Some(summary) = row.summary else { return ().into_part() };

@@ -107,7 +107,7 @@ mod tests {
         assert_eq!(rows.len(), survey::n_gpus());
         for row in rows.iter().step_by(7) {
             let mut session = Session { text: text.into(), ..Session::default() };
-            session.options = survey::on_gpu(&session.options, row.device);
+            session.options = session.options.with_device(row.device);
             let verdict = Verdict::of_answer(&PlannedSession::of(&session)).expect("a plan");
             let summary = row.summary.expect("a plan");
             assert_eq!((summary.fit, summary.headroom_bytes), (verdict.fit, verdict.headroom_bytes));
@@ -116,8 +116,11 @@ mod tests {
 
     #[test]
     fn text_without_a_run_has_no_plan_on_any_gpu() {
-        for text in ["hello there", "compile = maybe", "python train.py config/mine.py"] {
-            assert!(all(text).iter().all(|row| row.summary.is_none()), "{text}");
+        assert_eq!(all("hello there"), []);
+        for text in ["compile = maybe", "python train.py config/mine.py"] {
+            let rows = all(text);
+            assert_eq!(rows.len(), survey::n_gpus(), "{text}");
+            assert!(rows.iter().all(|row| row.summary.is_none()), "{text}");
         }
     }
 

@@ -16,7 +16,7 @@ fn every_gpu_has_a_row_with_its_own_plan() {
     let rows = all("batch_size = 12\n");
     assert_eq!((rows.len(), n_gpus()), (devices().len(), devices().len()));
     for row in rows.iter().step_by(7) {
-        let options = on_gpu(&Options::default(), row.device);
+        let options = Options::default().with_device(row.device);
         let request = resolve_settings(settings("batch_size = 12\n"), &options).request.expect("a run");
         assert_eq!(request.device.name, row.device.name);
         let plan = plan(request).expect("a plan");
@@ -25,6 +25,8 @@ fn every_gpu_has_a_row_with_its_own_plan() {
     }
     let n = |fit: Fit| rows.iter().filter(|row| row.summary.is_some_and(|summary| summary.fit == fit)).count();
     assert!(n(Fit::Fits) > 20 && n(Fit::Fails) > 10);
+    let t4 = rows.iter().find(|row| row.device.name == "Tesla T4").expect("it is in the table");
+    assert_eq!(t4.clouds, ["Colab T4", "Kaggle T4 x2", "AWS g4dn", "Azure NCasT4 v3"]);
     let slices = gpus(&settings("batch_size = 12\n"), &Options::default(), 8..16);
     assert_eq!(slices, rows[8..16]);
 }
