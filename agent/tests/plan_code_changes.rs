@@ -114,6 +114,7 @@ fn config_written_for_changed_code_gets_a_note() {
     let said = note(german, &["--json"]);
     assert!(said.contains("hint: --activation-checkpointing --cross-entropy=chunked plans"), "{said}");
     assert_eq!(note("batch_size = 20  # chunked cross-entropy, see model.py\n", &[]), "", "no comment of Headroom");
+    assert_eq!(note(config, &["--gpu", "all"]), note(config, &[]));
 }
 
 fn on_all_gpus(options: &[&str]) -> Output {

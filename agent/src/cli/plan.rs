@@ -20,10 +20,9 @@ use headroom_planner::{
     advice::advise,
     link::encode,
     nanogpt::{Format, MAX_SOURCE_BYTES, MAX_SOURCES, Problem, Settings, Severity, Source, recognize, stock},
-    plan::{Fit, Plan, PlanError, plan},
+    plan::{Plan, PlanError, plan},
     report::Node,
     session::{Finding, Options, ResolvedSession, resolve},
-    survey,
 };
 use headroom_text::{self as text, Text};
 use thiserror::Error;
@@ -118,8 +117,15 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, super::Erro
     if request.json && request.link {
         return Err(UsageError::Exclusive("json", "link").into());
     }
-    if request.is_for_all_gpus() {
-        return all_gpus(&request);
+    let is_for_all_gpus = request.is_for_all_gpus();
+    if is_for_all_gpus {
+        if request.options.vram_bytes.is_some() {
+            return Err(UsageError::Exclusive("gpu all", "vram").into());
+        }
+        if request.link {
+            return Err(UsageError::Exclusive("gpu all", "link").into());
+        }
+        request.options.gpu = Options::default().gpu;
     }
     if !request.names_gpu {
         match (request.options.vram_bytes, request.given.iter().find_map(gpu_of_plan)) {
@@ -139,40 +145,19 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, super::Erro
         );
         return Ok(Exit::Usage);
     };
-    let plan = plan(asked).map_err(Error::from)?;
+    let notes = said(&problems, &resolved.settings) + &code_comments::notes(&sources, &asked.train);
+    let (answer, fits) = if is_for_all_gpus {
+        gpus::answer(&request, &resolved.settings).map_err(Error::from)?
+    } else {
+        let plan = plan(asked).map_err(Error::from)?;
+        (answer(&request, &sources, &resolved, &plan)?, plan.fits)
+    };
     // The answer comes first, also if both streams go to one terminal.
-    print::data(&answer(&request, &sources, &resolved, &plan)?)?;
-    print::note(&said(&problems, &resolved.settings));
-    print::note(&code_comments::notes(&sources, &plan.request.train));
-    if request.json || request.link {
+    print::data(&answer)?;
+    print::note(&notes);
+    if !is_for_all_gpus && (request.json || request.link) {
         print::note(&findings(&resolved, |_| true));
     }
-    Ok(if plan.fits { Exit::Success } else { Exit::Failure })
-}
-
-/// Plans the run on every known GPU.
-fn all_gpus(request: &Request) -> Result<Exit, super::Error> {
-    if request.options.vram_bytes.is_some() {
-        return Err(UsageError::Exclusive("gpu all", "vram").into());
-    }
-    if request.link {
-        return Err(UsageError::Exclusive("gpu all", "link").into());
-    }
-    let options = Options { gpu: Options::default().gpu, ..request.options.clone() };
-    let resolved = resolve(&sources(&request.given)?, &options);
-    let problems = problems(&resolved);
-    if resolved.request.is_none() || problems.iter().any(stops_nanogpt) {
-        print::error(
-            &(said(&problems, &resolved.settings) + &findings(&resolved, |severity| severity == Severity::Error)),
-        );
-        return Ok(Exit::Usage);
-    }
-    let rows = survey::gpus(&resolved.settings, &options, 0..survey::n_gpus());
-    let answer =
-        if request.json { gpus::json(&rows).map_err(Error::from)? } else { gpus::table(&rows, &Style::of_stdout()) };
-    print::data(&answer)?;
-    print::note(&said(&problems, &resolved.settings));
-    let fits = rows.iter().any(|row| row.summary.is_some_and(|summary| summary.fit != Fit::Fails));
     Ok(if fits { Exit::Success } else { Exit::Failure })
 }
 

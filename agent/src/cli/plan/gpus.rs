@@ -1,8 +1,9 @@
 //! `headroom plan --gpu all`: one run on every known GPU, as a table or as JSON.
 
 use headroom_planner::{
+    nanogpt::Settings,
     plan::Fit,
-    survey::{GpuRow, Summary, smallest},
+    survey::{self, GpuRow, Summary, smallest},
 };
 use headroom_text::{
     self as text,
@@ -10,6 +11,7 @@ use headroom_text::{
 };
 use serde::Serialize;
 
+use super::options::Request;
 use crate::cli::style::{Ink, Style};
 
 /// Version of the JSON schema.
@@ -57,8 +59,15 @@ impl<'a> From<&'a GpuRow> for Row<'a> {
     }
 }
 
+/// Plans the run on every known GPU. Returns the table or the JSON, and whether the run fits any of them.
+pub fn answer(request: &Request, settings: &Settings) -> Result<(String, bool), serde_json::Error> {
+    let rows = survey::gpus(settings, &request.options, 0..survey::n_gpus());
+    let fits = rows.iter().any(|row| row.summary.is_some_and(|summary| summary.fit != Fit::Fails));
+    Ok((if request.json { json(&rows)? } else { table(&rows, &Style::of_stdout()) }, fits))
+}
+
 /// The rows as JSON.
-pub fn json(rows: &[GpuRow]) -> Result<String, serde_json::Error> {
+fn json(rows: &[GpuRow]) -> Result<String, serde_json::Error> {
     let (n_fit, found) = smallest(rows);
     let smallest = found.map(|row| &*row.device.name);
     let document = Document { schema: SCHEMA, n_fit, smallest, gpus: rows.iter().map(Row::from).collect() };
@@ -66,7 +75,7 @@ pub fn json(rows: &[GpuRow]) -> Result<String, serde_json::Error> {
 }
 
 /// The rows as a table with a summary.
-pub fn table(rows: &[GpuRow], style: &Style) -> String {
+fn table(rows: &[GpuRow], style: &Style) -> String {
     let headline = match smallest(rows) {
         (n, Some(row)) => {
             let left = human_size(row.summary.map_or(0, |summary| summary.headroom_bytes.unsigned_abs()));

@@ -6,7 +6,7 @@ use headroom_planner::{
     hardware::Provenance,
     nanogpt::Severity,
     oom::shape,
-    plan::{Oom, Plan, basis::Certainty, builtin::builtin},
+    plan::{Fit, Oom, Plan, basis::Certainty, builtin::builtin},
     session::Finding,
 };
 use headroom_text::{
@@ -71,7 +71,7 @@ fn verdict(plan: &Plan, style: &Style) -> String {
     };
     let [low, high] = plan.basis.band_bytes;
     let by = human_size(plan.headroom_bytes.unsigned_abs());
-    let is_narrow = high > device.total_bytes;
+    let is_narrow = plan.fit() == Fit::Narrow;
     let (ink, answer, doubt) = match &plan.oom {
         None => (
             Ink::Fits,
