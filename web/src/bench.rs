@@ -1,7 +1,7 @@
 //! Browser benchmarks: the time of one plan in the production build of the page.
 //!
-//! Only the calculator's program exports them. The linker keeps every export, so the other pages' programs would
-//! include the whole simulation.
+//! Only one program exports them, because the linker keeps every export and all that it calls. It is that of the page
+//! Which GPU, which plans too and has the most room below the limit of a first load.
 
 use headroom_planner::plan::plan;
 

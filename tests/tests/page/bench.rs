@@ -19,7 +19,9 @@ async fn mean_millis(page: &Page, hook: &str) -> f64 {
 fn bench_of_a_plan_in_the_browser() {
     tell("bench_of_a_plan_in_the_browser", async |page| {
         for (model, layers, shape) in [("GPT-2 124M", 12, ""), ("GPT-2 XL", 48, "&n_layer=48&n_head=25&n_embd=1600")] {
-            page.open(&format!("1&batch_size=4{shape}&gpu=H100")).await;
+            page.goto(&format!("{}gpus.html#1&batch_size=4{shape}&gpu=H100", page.address)).await;
+            let planned = "document.querySelector('[data-testid=gpus-summary]')?.dataset.planning === 'false'";
+            page.until("every GPU is planned", planned).await;
             for hook in ["bench_plan", "bench_keystroke"] {
                 let millis = mean_millis(page, hook).await;
                 // A NaN would mean that nothing was planned.
