@@ -18,6 +18,7 @@ pub mod fixes;
 pub mod format;
 pub mod gpu;
 pub mod gpu_table;
+pub mod memo;
 pub mod needs;
 pub mod no_plan;
 pub mod pasted;

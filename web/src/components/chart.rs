@@ -17,6 +17,7 @@ use crate::{
         budget::Budget,
         chart::{Chart, HATCHES, HEIGHT, N_BANDS, Tick, View, band_name, hatch, share_of},
         format,
+        memo::memo,
         tensors::ShownMoment,
     },
     text::{self, say, t},
@@ -33,7 +34,7 @@ pub fn ChartView(
     budget: Budget,
 ) -> impl IntoView {
     let stale = budget.is_stale();
-    let chart = Memo::new(move |_| {
+    let chart = memo(move || {
         let view = budget.view.get();
         budget.answer.with(|answer| answer.0.drawn().map(|planned| Chart::of(planned, view)))
     });
@@ -151,14 +152,14 @@ fn Plot(budget: Budget, chart: ChartMemo) -> impl IntoView {
         }
     };
     let stale = budget.is_stale();
-    let x = Memo::new(move |_| chart.with(|chart| chart.as_ref().and_then(|chart| chart.x_of(column.get()?))));
-    let cursor = move || percent(x.get().unwrap_or(0.0));
+    let x = move || chart.with(|chart| chart.as_ref().and_then(|chart| chart.x_of(column.get()?)));
+    let cursor = move || percent(x().unwrap_or(0.0));
     // A failure has its own line and text.
     let is_quiet = move || {
         let fails = chart.with(|chart| chart.as_ref().is_none_or(|chart| chart.failure.is_some()));
-        x.get().is_none() || budget.follows() && fails
+        x().is_none() || budget.follows() && fails
     };
-    let is_right = move || x.get().is_some_and(|x| x > 0.5);
+    let is_right = move || x().is_some_and(|x| x > 0.5);
     let brush = move || {
         drag.get().filter(|[start, end]| (end - start).abs() >= DRAG_MIN).map(|[start, end]| {
             view! { <div class="chart__brush" style:left=percent(start.min(end)) style:width=percent((end - start).abs())></div> }
@@ -379,7 +380,7 @@ fn swatch(band: usize) -> impl IntoView + use<> {
 
 #[component]
 fn Legend(budget: Budget) -> impl IntoView {
-    let others = Memo::new(move |_| budget.session.with(|session| session.options.other_processes_bytes > 0));
+    let others = memo(move || budget.session.with(|session| session.options.other_processes_bytes > 0));
     view! {
         <div class="legend">
             <ul class="legend__bands" aria-label=t(text::LEGEND)>

@@ -9,7 +9,7 @@ use super::long_text::LongText;
 use super::open_file::open;
 use crate::{
     browser,
-    state::{answer::describes_run, budget::Budget, needs, presets::RUNS},
+    state::{answer::describes_run, budget::Budget, memo::memo, needs, presets::RUNS},
     text::{self, t},
 };
 
@@ -84,8 +84,7 @@ pub fn ConfigInput(
 /// A list of presets. Choosing one replaces the text with its config.
 #[component]
 fn StartFrom(budget: Budget) -> impl IntoView {
-    let chosen =
-        Memo::new(move |_| budget.session.with(|session| RUNS.iter().position(|run| run.text == session.text)));
+    let chosen = memo(move || budget.session.with(|session| RUNS.iter().position(|run| run.text == session.text)));
     view! {
         <select class="input config__start" id="start-from" data-testid="start-from" aria-label=t(text::START_FROM)
             prop:value=words(move || chosen.get().map_or_else(String::new, |index| index.to_string()))

@@ -11,6 +11,7 @@ use crate::{
     state::{
         budget::Budget,
         fixes::{Row, SharedRows, applied, rows},
+        memo::memo,
         session::Session,
     },
     text::{self, say, t},
@@ -48,7 +49,7 @@ pub fn Fixes(
         browser::show_answer();
     };
     // Undoing is not offered after a later edit, which would be lost.
-    let can_undo = Memo::new(move |_| {
+    let can_undo = memo(move || {
         made.with(|made| made.as_ref().is_some_and(|[_, after]| budget.session.with(|session| session == after)))
     });
     let undo = move || {

@@ -11,6 +11,7 @@ use crate::{
         budget::Budget,
         entry,
         fields::{NUMBERS, NumberKey, head_counts, head_position, width_step},
+        memo::memo,
         presets::{MODELS, Model},
     },
     text::{self, t},
@@ -139,7 +140,7 @@ pub fn NumberField(
     // thumb always points at the value.
     let count = move |key: &'static str| budget.ask(move |answer| answer.count(key).unwrap_or(1));
     let (n_head, n_embd) = (count("n_head"), count("n_embd"));
-    let heads = Memo::new(move |_| if key == "n_head" { head_counts(n_embd.get(), n_head.get()) } else { Vec::new() });
+    let heads = memo(move || if key == "n_head" { head_counts(n_embd.get(), n_head.get()) } else { Vec::new() });
     let range = move || match key {
         "n_head" => [0.0, heads.with(|heads| heads.len().saturating_sub(1) as f64), 1.0],
         "n_embd" => {

@@ -10,6 +10,7 @@ use crate::{
         budget::Budget,
         entry, format,
         gpu::{self, GpuDraft, List, Meaning},
+        memo::memo,
     },
     text::{self, say, t},
 };
@@ -23,7 +24,7 @@ pub fn GpuPicker(
     #[prop(optional, into)]
     chosen: Option<Callback<String>>,
 ) -> impl IntoView {
-    let others = Memo::new(move |_| budget.session.with(|s| format::gib_field(s.options.other_processes_bytes)));
+    let others = memo(move || budget.session.with(|s| format::gib_field(s.options.other_processes_bytes)));
     let take_others = move |typed: String| {
         let bytes = if typed.trim().is_empty() { Some(0) } else { entry::size(&typed, "GiB") };
         let Some(bytes) = bytes else { return Some(text::A_SIZE_IN_GIB) };
@@ -47,7 +48,7 @@ pub fn GpuPicker(
 #[component]
 fn GpuField(budget: Budget, chosen: Option<Callback<String>>) -> impl IntoView {
     let input = NodeRef::<Input>::new();
-    let value = Memo::new(move |_| budget.session.with(|session| gpu::field(&session.options)));
+    let value = memo(move || budget.session.with(|session| gpu::field(&session.options)));
     let memory = budget.ask(|answer| {
         let total = answer.plan()?.request.device.total_bytes;
         Some((format::size(total), format::exact_bytes(total)))
@@ -67,7 +68,7 @@ fn GpuField(budget: Budget, chosen: Option<Callback<String>>) -> impl IntoView {
     let active = RwSignal::new(None::<usize>);
     // Whether the user tried to accept a text that several GPUs match.
     let refused = RwSignal::new(false);
-    let list = Memo::new(move |_| if open.get() { typed.with(|typed| List::of(typed)) } else { List::default() });
+    let list = memo(move || if open.get() { typed.with(|typed| List::of(typed)) } else { List::default() });
     let text = move || input.get_untracked().map(|input| input.value()).unwrap_or_default();
     let close = move || {
         open.set(false);

@@ -10,7 +10,7 @@ use web_sys::{DataTransfer, HtmlTextAreaElement};
 use super::dynamic::{flag, part, some_words, words};
 use crate::{
     browser,
-    state::excerpt,
+    state::{excerpt, memo::memo},
     text::{self, say, t},
 };
 
@@ -53,7 +53,7 @@ pub fn LongText(
     let is_pasting = StoredValue::new(false);
     let area = NodeRef::<Textarea>::new();
     // The memo compares the texts, so that an unchanged long text is not set again.
-    let shown = Memo::new(move |_| value.with(|text| excerpt::of(text)));
+    let shown = memo(move || value.with(|text| excerpt::of(text)));
     let is_part = move || shown.with(|shown| shown.n_bytes.is_some());
     let take = move |data: Option<DataTransfer>, event: &web_sys::Event| {
         let Some(area) = area.get_untracked() else { return };

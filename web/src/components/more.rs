@@ -12,7 +12,7 @@ use leptos::prelude::*;
 use super::dynamic::part;
 use super::field::{Choice, TextField, Toggle};
 use crate::{
-    state::{answer::PlannedSession, budget::Budget, entry, format},
+    state::{answer::PlannedSession, budget::Budget, entry, format, memo::memo},
     text::{self, t},
 };
 
@@ -25,7 +25,7 @@ pub fn More(
     /// The calculator's state.
     budget: Budget,
 ) -> impl IntoView {
-    let changed = Memo::new(move |_| budget.session.with(|session| n_changed(&session.options)));
+    let changed = memo(move || budget.session.with(|session| n_changed(&session.options)));
     view! {
         <details class="more" id="more">
             <summary class="more__summary">
@@ -67,7 +67,7 @@ fn option<T: PartialEq + Send + Sync + 'static>(
 ) -> Memo<T> {
     // Boxed, so that the framework's code is instantiated once per type.
     let read: Box<dyn Fn(&Options) -> T + Send + Sync> = Box::new(read);
-    Memo::new(move |_| budget.session.with(|session| read(&session.options)))
+    memo(move || budget.session.with(|session| read(&session.options)))
 }
 
 fn change(budget: Budget, write: impl FnOnce(&mut Options)) {

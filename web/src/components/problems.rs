@@ -13,6 +13,7 @@ use crate::{
         answer::{PlannedSession, Reading, is_gpu_fault},
         budget::Budget,
         excerpt::is_long,
+        memo::memo,
         places,
         sentence::{named_key, sentence},
     },
@@ -89,7 +90,7 @@ pub fn Problems(
         Reading::Foreign | Reading::OutOfMemory => String::new(),
     });
     let is_open = RwSignal::new(false);
-    let count = Memo::new(move |_| shown.with(Vec::len));
+    let count = memo(move || shown.with(Vec::len));
     let more = move || {
         let n = count.get();
         (n > N_SEEN).then(|| {

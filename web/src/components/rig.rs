@@ -18,6 +18,7 @@ use headroom_protocol::{Scope, alert::Settings, run::RunRequest};
 use leptos::prelude::*;
 
 use crate::state::{
+    memo::memo,
     rig::{
         ChangedParts, Rig,
         alerts::AlertSettingsForm,
@@ -113,7 +114,7 @@ impl RigContext {
     /// Creates the initial state.
     pub fn new(connection: Connection, now_ms: u64, ask: Callback<PageRequest>) -> Self {
         let (rig, about) = (RwSignal::new(Rig::default()), RwSignal::new(()));
-        let may_change = Memo::new(move |_| {
+        let may_change = memo(move || {
             about.track();
             rig.with_untracked(|rig| rig.scope == Some(Scope::Control))
         });

@@ -11,6 +11,7 @@ use crate::{
     state::{
         budget::Budget,
         format,
+        memo::memo,
         tensors::{LINES_SHOWN, Line},
     },
     text::{self, say, t},
@@ -60,7 +61,7 @@ pub fn TensorList(
         })
     };
     // Number of lines that are not listed at first, and their bytes.
-    let more = Memo::new(move |_| {
+    let more = memo(move || {
         moment.with(|moment| {
             let found =
                 wanted.with(|wanted| moment.as_ref().map(|moment| moment.live.named(wanted)).unwrap_or_default());

@@ -17,6 +17,7 @@ use crate::{
     state::{
         budget::Budget,
         command, format,
+        memo::memo,
         no_plan::NoPlan,
         share,
         verdict::{Figure, Verdict, figures},
@@ -98,8 +99,7 @@ pub fn VerdictWords(
         let without = || no_plan.get().map(|no_plan| no_plan.detail);
         verdict.get().map(|verdict| verdict.detail).or_else(without).unwrap_or_default()
     };
-    let unread =
-        Memo::new(move |_| no_plan.with(|no_plan| no_plan.as_ref().and_then(|no_plan| no_plan.unread.clone())));
+    let unread = memo(move || no_plan.with(|no_plan| no_plan.as_ref().and_then(|no_plan| no_plan.unread.clone())));
     let opened = Callback::new(move |file| open(budget, file, true));
     let open = move || unread.get().map(|name| view! { <OpenNamed name opened /> });
     let fits = move || verdict.with(|v| v.as_ref().map(|v| v.fits.to_string()));

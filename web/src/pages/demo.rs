@@ -19,7 +19,10 @@ use crate::{
         dynamic::{part, words},
         header::Header,
     },
-    state::demo::{Demo, Stage, WayOn, ways_on},
+    state::{
+        demo::{Demo, Stage, WayOn, ways_on},
+        memo::memo,
+    },
     text::{self, say, t},
 };
 
@@ -72,13 +75,13 @@ pub fn DemoPage() -> impl IntoView {
 /// The status: the model with its backend and the reason for it, or the loading progress, or the error.
 #[component]
 fn State(desk: DemoContext) -> impl IntoView {
-    let failure = Memo::new(move |_| {
+    let failure = memo(move || {
         desk.demo.with(|demo| match &demo.stage {
             Stage::Failed(failure) => Some(failure.clone()),
             _ => None,
         })
     });
-    let is_cancellable = Memo::new(move |_| can_cancel(desk));
+    let is_cancellable = memo(move || can_cancel(desk));
     view! {
         {part(move || desk.rejected.get().map(|failure| rejected(desk, &failure)))}
         {part(move || match failure.get() {

@@ -29,6 +29,7 @@ use crate::{
         command::command_line,
         diagnosis::{ShownDiagnosis, shown},
         fixes::{Row, Rows, applied},
+        memo::memo,
         needs,
         no_plan::with_file,
         pasted::PastedText,
@@ -79,8 +80,8 @@ pub fn DiagnosePage() -> impl IntoView {
             browser::keep_message(&pasted.message, &pasted.config);
         });
     });
-    let answer = Memo::new(move |_| pasted.with(|pasted| shown(&pasted.message, &pasted.config, &pasted.options)));
-    let config_fault = Memo::new(move |_| answer.with(|answer| answer.as_ref().map_or("", |shown| shown.config_fault)));
+    let answer = memo(move || pasted.with(|pasted| shown(&pasted.message, &pasted.config, &pasted.options)));
+    let config_fault = memo(move || answer.with(|answer| answer.as_ref().map_or("", |shown| shown.config_fault)));
     let solved = RwSignal::new(SearchProgress::default());
     keep_search(answer, solved);
     keep_address(fields, answer);

@@ -29,6 +29,7 @@ use crate::{
         format,
         gpu::{self, heading},
         gpu_table::{Filter, Order, rows, shown, time, words as result_words},
+        memo::memo,
         no_plan::NoPlan,
     },
     text::{self, say, t},
@@ -53,10 +54,10 @@ pub fn GpusPage() -> impl IntoView {
     keep_planned(budget, to_show);
     let Shown { rows: planned, batches, is_planning, .. } = to_show;
     let filter = RwSignal::new(Filter::default());
-    let found = Memo::new(move |_| {
+    let found = memo(move || {
         planned.with(|rows| filter.with(|filter| rows.as_ref().map(|rows| shown(rows, filter)).unwrap_or_default()))
     });
-    let headline = Memo::new(move |_| headline(budget, planned));
+    let headline = memo(move || headline(budget, planned));
     let kinds: Vec<_> =
         [text::GPUS_ALL].into_iter().chain(SEGMENTS.map(|segment| heading(Some(segment)))).map(t).collect();
     let kind = move || {
@@ -148,7 +149,7 @@ impl Shown {
 
 /// Plans the run on all GPUs after each change, in slices.
 fn keep_planned(budget: Budget, to: Shown) {
-    let inputs = Memo::new(move |_| {
+    let inputs = memo(move || {
         let answer = budget.answer.get();
         budget.session.with(|session| (answer.clone(), session.options.clone()))
     });

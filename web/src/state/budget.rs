@@ -15,6 +15,7 @@ use super::{
     chart,
     entry::Faults,
     gpu::GpuDraft,
+    memo::memo,
     no_plan::NoPlan,
     session::{ConfigFile, LinkedSession, Session, with_pin},
     tensors::ShownMoment,
@@ -63,7 +64,7 @@ impl Budget {
         let faults = Faults::default();
         let (pinned, pointed) = (RwSignal::new(None), RwSignal::new(None));
         let column = shown_column(answer, pinned, pointed);
-        let moment = Memo::new(move |_| {
+        let moment = memo(move || {
             let at_failure = pinned.get().is_none() && pointed.get().is_none();
             let column = column.get()?;
             answer.with(|answer| ShownMoment::of(&answer.0, column, at_failure))
@@ -166,7 +167,7 @@ impl Budget {
 
     /// The verdict; `None` without a plan, or while a field is invalid.
     pub fn verdict(self) -> Memo<Option<Verdict>> {
-        Memo::new(move |_| match self.is_entered() {
+        memo(move || match self.is_entered() {
             false => None,
             true => self.answer.with(|answer| Verdict::of_answer(&answer.0)),
         })
@@ -174,7 +175,7 @@ impl Budget {
 
     /// The reason for the absence of a verdict.
     pub fn no_plan(self) -> Memo<Option<NoPlan>> {
-        Memo::new(move |_| match self.draft.get() {
+        memo(move || match self.draft.get() {
             Some(draft) => Some(NoPlan::of_draft(&draft)),
             None => match self.faults.first() {
                 Some((field, expected)) => Some(NoPlan::of_fault(field, expected)),
@@ -206,15 +207,7 @@ impl Budget {
         self,
         question: impl Fn(&PlannedSession) -> T + Send + Sync + 'static,
     ) -> Memo<T> {
-        self.ask_boxed(Box::new(question))
-    }
-
-    /// Instantiates the framework's code once per type, not once per closure.
-    fn ask_boxed<T: PartialEq + Send + Sync + 'static>(
-        self,
-        question: Box<dyn Fn(&PlannedSession) -> T + Send + Sync>,
-    ) -> Memo<T> {
-        Memo::new(move |_| self.answer.with(|answer| question(&answer.0)))
+        memo(move || self.answer.with(|answer| question(&answer.0)))
     }
 
     /// Computes a value from the current answer and options, untracked.
@@ -226,7 +219,7 @@ impl Budget {
     /// Returns whether the drawn plan belongs to an earlier session, because this one has no plan or no valid GPU.
     pub fn is_stale(self) -> Memo<bool> {
         let is_without_plan = self.ask(|answer| answer.planned.is_err());
-        Memo::new(move |_| is_without_plan.get() || !self.is_entered())
+        memo(move || is_without_plan.get() || !self.is_entered())
     }
 }
 
@@ -235,7 +228,7 @@ fn shown_column(
     pinned: RwSignal<Option<f64>>,
     pointed: RwSignal<Option<f64>>,
 ) -> Memo<Option<usize>> {
-    Memo::new(move |_| {
+    memo(move || {
         let share = pointed.get().or_else(|| pinned.get());
         answer.with(|answer| {
             let planned = answer.0.drawn()?;

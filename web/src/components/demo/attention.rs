@@ -8,7 +8,10 @@ use super::DemoContext;
 use crate::{
     browser,
     components::dynamic::{part, words},
-    state::demo::{cell_words, grades, share, visible},
+    state::{
+        demo::{cell_words, grades, share, visible},
+        memo::memo,
+    },
     text::{self, Key, say, t},
 };
 
@@ -24,8 +27,8 @@ pub fn Attention(
     desk: DemoContext,
 ) -> impl IntoView {
     let pointed = RwSignal::new(None);
-    let map = Memo::new(move |_| desk.demo.with(|demo| demo.map.clone()));
-    let shape = Memo::new(move |_| {
+    let map = memo(move || desk.demo.with(|demo| demo.map.clone()));
+    let shape = memo(move || {
         desk.demo.with(|demo| demo.opened.as_ref().map_or((1, 1), |opened| (opened.n_layer, opened.n_head)))
     });
     let caption = move || {

@@ -9,6 +9,7 @@ use crate::{
     state::{
         demo::{BarSegment, bands, totals},
         format,
+        memo::memo,
     },
     text::{self, Key, say, t},
 };
@@ -19,7 +20,7 @@ pub fn Memory(
     /// The demo's state.
     desk: DemoContext,
 ) -> impl IntoView {
-    let tensors = Memo::new(move |_| desk.demo.with(|demo| demo.ready.as_ref().map(|ready| ready.tensors.clone())));
+    let tensors = memo(move || desk.demo.with(|demo| demo.ready.as_ref().map(|ready| ready.tensors.clone())));
     view! {
         <section class="panel demo__memory" aria-label=t(text::DEMO_MEMORY)>
             <h2 class="panel-title">{t(text::DEMO_MEMORY)}</h2>

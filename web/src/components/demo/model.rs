@@ -15,6 +15,7 @@ use crate::{
     state::{
         demo::{WayOn, verdict},
         entry, format,
+        memo::memo,
     },
     text::{self, say, t},
 };
@@ -25,7 +26,7 @@ pub fn ModelPanel(
     /// The demo's state.
     desk: DemoContext,
 ) -> impl IntoView {
-    let opened = Memo::new(move |_| desk.demo.with(|demo| demo.opened.clone()));
+    let opened = memo(move || desk.demo.with(|demo| demo.opened.clone()));
     let input = NodeRef::<Input>::new();
     let choose = move |_| {
         if let Some(input) = input.get_untracked() {

@@ -13,6 +13,7 @@ use crate::{
     state::{
         demo::{Settings, Stage},
         entry,
+        memo::memo,
     },
     text::{self, Key, say, t},
 };
@@ -45,7 +46,7 @@ pub fn PromptForm(
     /// The demo's state.
     desk: DemoContext,
 ) -> impl IntoView {
-    let is_writing = Memo::new(move |_| desk.demo.with(|demo| demo.stage == Stage::Writing));
+    let is_writing = memo(move || desk.demo.with(|demo| demo.stage == Stage::Writing));
     let refused = move || desk.refused().map(|text| say(&text));
     let enter = move |event: KeyboardEvent| {
         if event.key() == "Enter" && (event.ctrl_key() || event.meta_key()) {

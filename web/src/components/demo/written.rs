@@ -8,7 +8,7 @@ use super::DemoContext;
 use crate::{
     browser,
     components::dynamic::{part, words},
-    state::demo::Demo,
+    state::{demo::Demo, memo::memo},
     text::{self, say, t},
 };
 
@@ -44,9 +44,9 @@ pub fn Written(
             browser::mark_child(&element, looked_at);
         }
     });
-    let cut = Memo::new(move |_| desk.demo.with(Demo::cut));
-    let beyond = Memo::new(move |_| desk.demo.with(Demo::beyond_context));
-    let none = Memo::new(move |_| desk.demo.with(|demo| demo.pieces.is_empty()));
+    let cut = memo(move || desk.demo.with(Demo::cut));
+    let beyond = memo(move || desk.demo.with(Demo::beyond_context));
+    let none = memo(move || desk.demo.with(|demo| demo.pieces.is_empty()));
     view! {
         <section class="panel demo__text" aria-label=t(text::DEMO_TEXT)>
             <h2 class="panel-title">{t(text::DEMO_TEXT)}

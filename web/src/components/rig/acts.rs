@@ -6,9 +6,12 @@ use super::{PageRequest, RigContext};
 use crate::{
     browser::rig::keep_focus,
     components::dynamic::{IntoPart, Part, part, some_words, words},
-    state::rig::{
-        ShownRun,
-        orders::{self, RunAction},
+    state::{
+        memo::memo,
+        rig::{
+            ShownRun,
+            orders::{self, RunAction},
+        },
     },
     text::{self, t},
 };
@@ -21,7 +24,7 @@ fn of<T: Default>(desk: RigContext, id: StoredValue<String>, look: impl FnOnce(&
 
 /// Renders the buttons and the results of actions. A page without permission shows why there are no buttons.
 pub fn acts(desk: RigContext, id: StoredValue<String>) -> Part {
-    let can = Memo::new(move |_| {
+    let can = memo(move || {
         let now_ms = desk.agent_now_ms();
         of(desk, id, |watched| orders::acts(watched, now_ms))
     });

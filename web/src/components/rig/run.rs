@@ -10,6 +10,7 @@ use crate::{
         rig_charts::{MemoryChart, ZONE, width_of},
     },
     state::{
+        memo::memo,
         rig::{
             energy,
             fetched::FetchedHistory,
@@ -133,7 +134,7 @@ fn fact(fact: Fact) -> impl IntoView {
 /// Renders the memory of the run's GPU, if the run has one.
 fn memory(desk: RigContext, id: StoredValue<String>) -> impl IntoView {
     let node = NodeRef::new();
-    let drawn = Memo::new(move |_| {
+    let drawn = memo(move || {
         // The width is known only after layout and changes with the window.
         desk.now_ms.track();
         let range = id.with_value(|id| desk.range_of_run(id))?;
@@ -153,7 +154,7 @@ fn memory(desk: RigContext, id: StoredValue<String>) -> impl IntoView {
         move || drawn.with(Option::is_some),
         move |has_any| {
             has_any.then(|| {
-                let drawn = Memo::new(move |_| drawn.get().unwrap_or_default());
+                let drawn = memo(move || drawn.get().unwrap_or_default());
                 view! { <div class="run__chart"><MemoryChart drawn none node /></div> }
             })
         },

@@ -9,7 +9,10 @@ use crate::{
         dynamic::{part_of, some_words, words},
         rig_charts::ZONE,
     },
-    state::rig::{Rig, connection::Stage, messages, values},
+    state::{
+        memo::memo,
+        rig::{Rig, connection::Stage, messages, values},
+    },
     text::{self, say, t},
 };
 
@@ -23,7 +26,7 @@ pub fn Status(
         let now_ms = desk.now_ms.get();
         desk.connection.with(|connection| messages::connection(connection, now_ms))
     };
-    let look = Memo::new(move |_| stands().0);
+    let look = memo(move || stands().0);
     let can_hurry = move || {
         desk.connection.with(|connection| {
             matches!(connection.stage, Stage::Waiting { .. } | Stage::Refused { .. } | Stage::NoAgent)

@@ -12,6 +12,7 @@ use crate::{
     components::dynamic::{flag, part, words},
     state::{
         format,
+        memo::memo,
         rig::writes::{GenerationState, Stage, made, weights_bytes},
     },
     text::{self, say, t},
@@ -23,7 +24,7 @@ pub fn WritesPanel(
     /// The page's state.
     desk: RigContext,
 ) -> impl IntoView {
-    let id = Memo::new(move |_| {
+    let id = memo(move || {
         let id = desk.run()?;
         checkpoint_of(desk, &id).map(|_| id)
     });
@@ -53,9 +54,9 @@ fn panel(desk: RigContext, id: String) -> impl IntoView {
     let writes = RwSignal::new(GenerationState::default());
     let prompt = RwSignal::new(String::new());
     let shown = id.clone();
-    let checkpoint = Memo::new(move |_| checkpoint_of(desk, &shown));
+    let checkpoint = memo(move || checkpoint_of(desk, &shown));
     let id = StoredValue::new(id);
-    let stage = Memo::new(move |_| writes.with(|writes| writes.stage));
+    let stage = memo(move || writes.with(|writes| writes.stage));
     let write = move || {
         // A loaded model generates another text, with a new seed.
         let is_open = stage.get_untracked() == Stage::Ready;
@@ -78,7 +79,7 @@ fn panel(desk: RigContext, id: String) -> impl IntoView {
         }
     };
     let is_busy = move || matches!(stage.get(), Stage::Loading | Stage::Writing);
-    let newer = Memo::new(move |_| {
+    let newer = memo(move || {
         let checkpoint = checkpoint.get()?;
         writes.with(|writes| writes.is_older_than(checkpoint.0.iter)).then(|| said(checkpoint, text::rig_writes_newer))
     });

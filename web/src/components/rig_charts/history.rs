@@ -12,12 +12,15 @@ use super::{
 };
 use crate::{
     components::dynamic::{IntoPart, flag, part_of, words},
-    state::rig_charts::{
-        axis::{Axis as _, Chart},
-        history::{ChartState, ChartStatus},
-        plot::{PlannedPeak, Plot},
-        reading::ReadingText,
-        view::SPANS_MS,
+    state::{
+        memo::memo,
+        rig_charts::{
+            axis::{Axis as _, Chart},
+            history::{ChartState, ChartStatus},
+            plot::{PlannedPeak, Plot},
+            reading::ReadingText,
+            view::SPANS_MS,
+        },
     },
     text::{self, Key, say, t},
 };
@@ -41,14 +44,14 @@ pub fn HistoryChart(
     #[prop(into, default = Signal::stored(None))]
     paused: Signal<Option<String>>,
 ) -> impl IntoView {
-    let gpus = Memo::new(move |_| gpus.get());
-    let planned = Memo::new(move |_| planned.get());
+    let gpus = memo(move || gpus.get());
+    let planned = memo(move || planned.get());
     let charted = RwSignal::new(ChartState::default());
-    let plot = Memo::new(move |_| {
+    let plot = memo(move || {
         let newest_ms = newest_ms.get_untracked();
         charted.with(|charted| gpus.with(|gpus| planned.with(|p| charted.plot(gpus, p, newest_ms, ZONE))))
     });
-    let standing = Memo::new(move |_| {
+    let standing = memo(move || {
         let newest_ms = newest_ms.get_untracked();
         charted.with(|charted| gpus.with(|gpus| plot.with(|plot| charted.standing(gpus, newest_ms, plot))))
     });
@@ -56,14 +59,14 @@ pub fn HistoryChart(
     let fetch = StoredValue::new_local(fetch);
     let shown = ChartContext { charted, gpus, newest_ms, plot, standing, pointed, node: NodeRef::new(), fetch };
     // Requests data once per second, and when the list of GPUs changes.
-    let second = Memo::new(move |_| newest_ms.get() / 1000);
+    let second = memo(move || newest_ms.get() / 1000);
     Effect::new(move || {
         // The values are read, because tracking alone does not evaluate a memo.
         second.get();
         gpus.with(|_| ());
         shown.ask();
     });
-    let chart = Memo::new(move |_| charted.with(|charted| charted.chart));
+    let chart = memo(move || charted.with(|charted| charted.chart));
     view! {
         <section class="rig-chart" aria-labelledby="history-title" data-testid="history">
             <div class="rig-chart__head">

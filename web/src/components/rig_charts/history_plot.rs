@@ -11,7 +11,7 @@ use super::{
 use crate::{
     browser,
     components::dynamic::{part, words},
-    state::rig_charts::history::ChartStatus,
+    state::{memo::memo, rig_charts::history::ChartStatus},
     text::{self, say, t},
 };
 
@@ -100,7 +100,7 @@ pub fn HistoryPlot(shown: ChartContext) -> impl IntoView {
         }
     };
     // The cursor's position and values; without a pointer, those at the end.
-    let read = Memo::new(move |_| {
+    let read = memo(move || {
         let share = pointed.get().map(|pointed| pointed.share);
         let (at, said) = shown.with(|charted, gpus, newest| charted.reading(gpus, newest, share.unwrap_or(1.0), ZONE));
         (share.map(|_| at), said.sentence())

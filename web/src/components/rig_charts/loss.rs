@@ -12,7 +12,6 @@ use super::{
 use crate::{
     browser,
     components::dynamic::{IntoPart, Part, part, part_of, words},
-    state::rig::compare::COMPARED_MAX,
     state::rig_charts::{
         loss_plot::{ComparedCurve, LossPlot, reading},
         losses::Losses,
@@ -20,6 +19,7 @@ use crate::{
         scale::number,
         small_plot::{SmallPlot, value_at},
     },
+    state::{memo::memo, rig::compare::COMPARED_MAX},
     text::{self, Key, say, t},
 };
 
@@ -82,19 +82,19 @@ pub fn LossChart(
                 }>{t(if to_smooth { text::LOSSES_SMOOTH } else { text::LOSSES_RAW })}</button>
         }
     };
-    let plot = Memo::new(move |_| {
+    let plot = memo(move || {
         drawing.track();
         let is_smooth = is_smooth.get();
         others.with_untracked(|others| {
             losses.with_untracked(|losses| LossPlot::of(losses, others, width_of(node), is_smooth))
         })
     });
-    let summary = Memo::new(move |_| {
+    let summary = memo(move || {
         drawing.track();
         losses.with_untracked(|losses| losses.summary().iter().map(say).collect::<Vec<_>>())
     });
     let pointed = PerFrame::new(None::<f64>);
-    let read = Memo::new(move |_| {
+    let read = memo(move || {
         let share = pointed.get()?;
         let (at, said) = plot.with(|plot| losses.with_untracked(|losses| reading(losses, &plot.axis, share)))?;
         Some((at, said.iter().map(say).collect::<Vec<_>>()))

@@ -9,6 +9,7 @@ use super::{
 use crate::{
     components::dynamic::{part_of, words},
     state::{
+        memo::memo,
         rig::memory::RunMemory,
         rig_charts::{
             axis::{Axis as _, Chart},
@@ -28,7 +29,7 @@ pub fn MemoryChart(
     /// The plot's element.
     node: NodeRef<Div>,
 ) -> impl IntoView {
-    let plot = Memo::new(move |_| drawn.with(|drawn| drawn.plot.clone()));
+    let plot = memo(move || drawn.with(|drawn| drawn.plot.clone()));
     view! {
         <section class="rig-chart rig-chart--loss rig-chart--memory" aria-labelledby="run-memory-title" data-testid="run-memory">
             <div class="rig-chart__head">

@@ -9,6 +9,7 @@ use crate::{
     browser,
     state::{
         diagnosis::ShownDiagnosis,
+        memo::memo,
         solving::{OpenQuestion, SearchProgress, solved},
     },
 };
@@ -20,7 +21,7 @@ const SLICE_MILLIS: f64 = 10.0;
 /// message cancels the previous search.
 pub(super) fn keep_search(answer: Memo<Option<ShownDiagnosis>>, shown: RwSignal<SearchProgress>) {
     let pending = StoredValue::new(None::<TimeoutHandle>);
-    let unsolved = Memo::new(move |_| answer.with(|answer| answer.as_ref()?.unsolved.clone()));
+    let unsolved = memo(move || answer.with(|answer| answer.as_ref()?.unsolved.clone()));
     Effect::new(move |_| {
         if let Some(pending) = pending.get_value() {
             pending.clear();

@@ -14,6 +14,7 @@ use crate::{
     state::{
         answer::describes_run,
         budget::Budget,
+        memo::memo,
         snippet::{ELEMENT, SCRIPT, Snippet},
     },
     text::{self, LANGUAGES, t},
@@ -31,7 +32,7 @@ pub fn SnippetPage(
     let now = browser::language();
     let language = LANGUAGES.iter().position(|language| language.code == now).unwrap_or(0);
     let (theme, language) = (RwSignal::new(0), RwSignal::new(language));
-    let snippet = Memo::new(move |_| {
+    let snippet = memo(move || {
         let (theme, language) = (text::EMBED_THEMES[theme.get()].0, LANGUAGES[language.get()].code);
         budget.answer.with(|answer| {
             let options = budget.session.with(|session| session.options.clone());

@@ -9,6 +9,7 @@ use crate::{
     agent_client::rest,
     components::rig_charts::{Fetch, HistoryChart},
     state::{
+        memo::memo,
         rig::{
             Rig,
             connection::Stage,
@@ -46,8 +47,8 @@ pub fn keep_history(client: Client) {
     });
 
     // Fetches the losses of the shown run and of the compared runs. Failed requests are repeated.
-    let run = Memo::new(move |_| desk.run());
-    let again = Memo::new(move |_| desk.now_ms.get() / RETRY_MS);
+    let run = memo(move || desk.run());
+    let again = memo(move || desk.now_ms.get() / RETRY_MS);
     let under_way = StoredValue::new(Vec::<String>::new());
     Effect::new(move |before: Option<Option<String>>| {
         let (shown, is_live) = (run.get(), live.get());
@@ -82,8 +83,8 @@ pub fn keep_history(client: Client) {
     });
 
     // Fetches the memory of the shown run's GPU. Live data extend it; half an hour later it is fetched again.
-    let generation = Memo::new(move |_| desk.now_ms.get() / STALE_AFTER_MS);
-    let of_run = Memo::new(move |_| {
+    let generation = memo(move || desk.now_ms.get() / STALE_AFTER_MS);
+    let of_run = memo(move || {
         let id = run.get()?;
         let (gpu, ended_ms) = desk.events(|rig| {
             let run = &rig.runs.iter().find(|watched| watched.run.id == id)?.run;
@@ -131,7 +132,7 @@ async fn fetch(client: Client, uuid: &str, range: Range) -> FetchedHistory {
 }
 
 fn is_live(client: Client) -> Memo<bool> {
-    Memo::new(move |_| client.desk.connection.with(|connection| connection.stage == Stage::Live))
+    memo(move || client.desk.connection.with(|connection| connection.stage == Stage::Live))
 }
 
 /// Renders the history chart of the GPUs, with data from the agent.
