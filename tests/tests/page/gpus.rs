@@ -15,7 +15,13 @@ const HEADLINE: &str = "document.querySelector('[data-testid=gpus-summary]').tex
 
 async fn open(page: &Page, fragment: &str) {
     page.goto(&format!("{}gpus.html#{fragment}", page.address)).await;
+    planned(page).await;
+}
+
+/// Waits until every GPU is planned, and shows all of them.
+async fn planned(page: &Page) {
     page.until("every GPU is planned", PLANNED).await;
+    page.click("#gpus-all").await;
 }
 
 async fn names(page: &Page) -> Vec<String> {
@@ -30,7 +36,14 @@ fn each_gpu_leads_to_the_calculator_with_the_same_verdict() {
         page.until("it is read", "document.querySelector('#batch_size').value === '24'").await;
         page.click(".header__pages [href*='gpus.html']").await;
         page.until("every GPU is planned", PLANNED).await;
+        let first = names(page).await;
+        assert!(first.len() < 30 && first.contains(&"GeForce RTX 4070".to_owned()), "{first:?}");
+        page.click("#gpus-all").await;
         assert_eq!(names(page).await.len(), devices().len());
+        assert_eq!(
+            page.value::<String>("document.activeElement.closest('tr').dataset.gpu").await,
+            names(page).await[24]
+        );
         let current: Vec<String> = page
             .value(
                 "[...document.querySelectorAll('[data-testid=gpus] tr[aria-current]')].map((row) => row.dataset.gpu)",
@@ -52,7 +65,7 @@ fn each_gpu_leads_to_the_calculator_with_the_same_verdict() {
             let config: String = page.value("document.querySelector('#config').value").await;
             assert_eq!(config, "batch_size = 24  # mine\n");
             page.back().await;
-            page.until("every GPU is planned", PLANNED).await;
+            planned(page).await;
             assert_eq!(page.text(&format!("{row} .gpus__result")).await, said);
         }
         page.script("sessionStorage.clear()").await;

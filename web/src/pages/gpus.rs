@@ -40,6 +40,9 @@ const SLICE: usize = 8;
 /// Delay after an edit before the GPUs are planned.
 const PLAN_DELAY: Duration = Duration::from_millis(150);
 
+/// Number of rows before the button that shows the others.
+const FIRST_ROWS: usize = 24;
+
 /// The kinds of machines, as the page lists them.
 const SEGMENTS: [Segment; 4] = [Segment::Desktop, Segment::Laptop, Segment::Workstation, Segment::DataCentre];
 
@@ -54,6 +57,7 @@ pub fn GpusPage() -> impl IntoView {
     keep_planned(budget, to_show);
     let Shown { rows: planned, batches, is_planning, .. } = to_show;
     let filter = RwSignal::new(Filter::default());
+    let shows_all = RwSignal::new(false);
     let found = memo(move || {
         planned.with(|rows| filter.with(|filter| rows.as_ref().map(|rows| shown(rows, filter)).unwrap_or_default()))
     });
@@ -105,7 +109,7 @@ pub fn GpusPage() -> impl IntoView {
                         on_change=move |on: bool| filter.update(|filter| filter.only_fitting = on) />
                 </form>
                 <div class="gpus__scroll" class:stale=flag(move || is_planning.get())>
-                    {part(move || table(budget, &found.get(), planned.with(|rows| rows.as_ref().is_some_and(|rows| !rows.is_empty()))))}
+                    {part(move || table(budget, &found.get(), planned.with(|rows| rows.as_ref().is_some_and(|rows| !rows.is_empty())), shows_all))}
                 </div>
             </section>
             <section class="panel gpus__batches" class:stale=flag(move || is_planning.get())>
@@ -200,15 +204,33 @@ fn headline(budget: Budget, planned: RwSignal<Option<Vec<GpuRow>>>) -> (String, 
     })
 }
 
-/// Renders the rows that the filters show. `has_rows` is whether there are any without filters.
-fn table(budget: Budget, found: &[GpuRow], has_rows: bool) -> Part {
+/// Renders the rows that the filters show. `has_rows` is whether there are any without filters. Unless `shows_all`, the
+/// first rows and the current GPU are shown, with a button for the others.
+fn table(budget: Budget, found: &[GpuRow], has_rows: bool, shows_all: RwSignal<bool>) -> Part {
     if found.is_empty() {
         let nothing = if has_rows { t(text::GPUS_NOTHING) } else { "" };
         return view! { <p class="gpus__soft" data-testid="gpus-nothing">{nothing}</p> }.into_part();
     }
     let current = budget.session.with_untracked(|session| gpu::field(&session.options));
     let current = find(&current).ok();
-    let rows: Vec<Part> = found.iter().map(|row| row_of(budget, row, current == Some(row.device))).collect();
+    let n_first = if shows_all.get() { found.len() } else { FIRST_ROWS };
+    let rows = found.iter().enumerate().filter_map(|(index, row)| {
+        let is_current = current == Some(row.device);
+        (index < n_first || is_current).then(|| row_of(budget, index, row, is_current))
+    });
+    let rows: Vec<Part> = rows.collect();
+    // The button disappears, so the focus moves to the first row that it shows.
+    let show = move |_| {
+        shows_all.set(true);
+        request_animation_frame(|| browser::focus(&row_id(FIRST_ROWS)));
+    };
+    let show_all = (rows.len() < found.len()).then(|| {
+        view! {
+            <button type="button" class="button gpus__all" id="gpus-all" on:click=show>
+                {say(&text::gpus_show_all(found.len()))}
+            </button>
+        }
+    });
     view! {
         <table class="gpus__table" data-testid="gpus">
             <thead>
@@ -221,12 +243,18 @@ fn table(budget: Budget, found: &[GpuRow], has_rows: bool) -> Part {
             </thead>
             <tbody>{rows}</tbody>
         </table>
+        {show_all}
     }
     .into_part()
 }
 
+/// The id of a row's link.
+fn row_id(index: usize) -> String {
+    format!("row-{index}")
+}
+
 /// Renders one GPU. Its name links to the calculator with the run on it.
-fn row_of(budget: Budget, row: &GpuRow, is_current: bool) -> Part {
+fn row_of(budget: Budget, index: usize, row: &GpuRow, is_current: bool) -> Part {
     let fragment = budget
         .with_options(|answer, options| link::encode(&answer.resolved.settings, &options.with_device(row.device)));
     let href = format!("./{}#{fragment}", browser::query());
@@ -237,7 +265,7 @@ fn row_of(budget: Budget, row: &GpuRow, is_current: bool) -> Part {
     let name = &*row.device.name;
     view! {
         <tr data-gpu=name data-outcome=summary.fit.name() aria-current=is_current.then_some("true")>
-            <th scope="row"><a href=href on:click=keep>{name}</a>{clouds}</th>
+            <th scope="row"><a id=row_id(index) href=href on:click=keep>{name}</a>{clouds}</th>
             <td class="gpus__number" title=format::exact_bytes(row.device.total_bytes)>{format!("{} GB", row.device.vram_bytes_nominal >> 30)}</td>
             <td class="gpus__result" title=say(&text::gpus_left_band(low, high))>{say(&result_words(&summary))}</td>
             <td class="gpus__number gpus__time">{summary.iteration_seconds.map(|seconds| format!("≈ {}", time(seconds)))}</td>
