@@ -13,7 +13,7 @@ use headroom_text::LANGUAGES;
 use leptos::prelude::{document, request_animation_frame, window};
 use wasm_bindgen::{JsCast, JsValue, closure::Closure};
 use wasm_bindgen_futures::JsFuture;
-use web_sys::{DragEvent, Element, HtmlDocument, HtmlElement, HtmlTextAreaElement, Storage};
+use web_sys::{DragEvent, Element, EventTarget, HtmlDocument, HtmlElement, HtmlTextAreaElement, Storage};
 
 /// Returns the fragment of the address, with its `#`.
 pub fn fragment() -> String {
@@ -49,14 +49,21 @@ fn with_fragment(fragment: &str) -> String {
     if fragment.is_empty() { address } else { format!("{address}#{fragment}") }
 }
 
-/// Adds a history entry with a fragment. Its state is set by [`replace_entry`].
-pub fn push_entry(fragment: &str) {
+/// Adds a history entry with a fragment, and returns whether it did. Its state is set by [`replace_entry`].
+pub fn push_entry(fragment: &str) -> bool {
     // A repeated address would add a step back that changes nothing.
     if self::fragment().strip_prefix('#') == Some(fragment) {
-        return;
+        return false;
     }
-    let Ok(history) = window().history() else { return };
-    drop(history.push_state_with_url(&JsValue::NULL, "", Some(&with_fragment(fragment))));
+    let Ok(history) = window().history() else { return false };
+    history.push_state_with_url(&JsValue::NULL, "", Some(&with_fragment(fragment))).is_ok()
+}
+
+/// Goes one step forward or back in the history.
+pub fn step(is_forward: bool) {
+    if let Ok(history) = window().history() {
+        drop(if is_forward { history.forward() } else { history.back() });
+    }
 }
 
 /// Adds the run to the links to other pages in the header, and the message's figures to that of Diagnose. An empty run
@@ -452,7 +459,7 @@ pub fn mark_child(of: &Element, index: Option<usize>) {
 const INDEX: &str = "data-index";
 
 /// Returns the index of the span that an event refers to.
-pub fn index_at(target: Option<web_sys::EventTarget>) -> Option<usize> {
+pub fn index_at(target: Option<EventTarget>) -> Option<usize> {
     target?.dyn_into::<Element>().ok()?.get_attribute(INDEX)?.parse().ok()
 }
 

@@ -28,4 +28,5 @@ pub mod rig_charts;
 pub mod summary;
 pub mod tensors;
 pub mod to_diagnose;
+pub mod undo;
 pub mod verdict;

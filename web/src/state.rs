@@ -31,6 +31,7 @@ pub mod session;
 pub mod share;
 pub mod snippet;
 pub mod solving;
+pub mod steps;
 pub mod tensors;
 pub mod verdict;
 

@@ -48,6 +48,45 @@ fn back_undoes_complete_actions() {
 }
 
 #[test]
+fn undo_and_redo_follow_the_steps_of_this_page_only() {
+    tell("undo_and_redo_follow_the_steps_of_this_page_only", async |page| {
+        let can = |id: &str| format!("document.querySelector('#{id}').ariaDisabled === 'false'");
+        page.open("1&batch_size=4&gpu=RTX%204070").await;
+        // Undo never leaves the page.
+        for _ in 0..2 {
+            page.script("document.querySelector('#undo').click()").await;
+            page.script("document.querySelector('#verdict').focus()").await;
+            page.press_with_control('z').await;
+        }
+        shows(page, "batch_size", "4").await;
+        page.fill("#batch_size", "8").await;
+        page.until("it can be undone", &can("undo")).await;
+        page.choose_gpu("Tesla T4").await;
+        page.until("the address follows", "location.hash.includes('Tesla%20T4')").await;
+        page.click("#undo").await;
+        page.until("the GPU is back", "document.querySelector('#gpu').value === 'RTX 4070'").await;
+        assert_eq!(page.value::<String>("document.activeElement.id").await, "undo", "the button keeps the focus");
+        page.press_with_control('z').await;
+        shows(page, "batch_size", "4").await;
+        page.until("the first step", &format!("!({}) && {}", can("undo"), can("redo"))).await;
+        page.press_with_control('y').await;
+        shows(page, "batch_size", "8").await;
+        // A reload keeps what can be undone.
+        page.browser.driver.refresh().await.expect("the page reloads");
+        page.until("it can be undone", &can("undo")).await;
+        page.click("#undo").await;
+        shows(page, "batch_size", "4").await;
+        // A new edit discards what was undone.
+        page.fill("#batch_size", "2").await;
+        page.until("nothing can be redone", &format!("!({}) && {}", can("redo"), can("undo"))).await;
+        // A text field has its own undo.
+        page.fill("#batch_size", "3").await;
+        page.press_with_control('z').await;
+        assert!(page.value::<bool>(&can("undo")).await);
+    });
+}
+
+#[test]
 fn back_undoes_an_edit_and_not_a_keystroke() {
     tell("back_undoes_an_edit_and_not_a_keystroke", async |page| {
         page.open("1&batch_size=4&gpu=RTX%204070").await;

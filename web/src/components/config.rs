@@ -7,6 +7,7 @@ use super::actions::CopyButton;
 use super::dynamic::{flag, words};
 use super::long_text::LongText;
 use super::open_file::open;
+use super::undo::UndoRedo;
 use crate::{
     browser,
     state::{answer::describes_run, budget::Budget, memo::memo, needs, presets::RUNS},
@@ -48,6 +49,7 @@ pub fn ConfigInput(
         <div class="config" class:config--dragging=flag(move || dragging.get())>
             <div class="config__head">
                 <label class="config__label" for="config">{t(text::CONFIG)}</label>
+                <UndoRedo budget />
                 <StartFrom budget />
             </div>
             <div class="config__body">

@@ -27,9 +27,11 @@ pub fn open(budget: Budget) {
     let mut file = None;
     let kept = match browser::entry_state() {
         Some(state) => {
-            // The name and the text of the file, neither of which has the separator, then the text.
-            let mut parts = state.splitn(3, SEPARATOR);
+            // The step, then the name and the text of the file, none of which has the separator, then the text.
+            let mut parts = state.splitn(4, SEPARATOR);
             let mut part = || parts.next().unwrap_or_default().to_owned();
+            let step = part().parse().unwrap_or_default();
+            budget.steps.update(|steps| *steps = steps.at(step));
             file = Some(ConfigFile { name: part(), text: part() }).filter(|file| !file.name.is_empty());
             Some((run.to_owned(), part()))
         }
@@ -54,7 +56,8 @@ pub fn open(budget: Budget) {
 /// Writes the run to the address, also for the page that opens next.
 pub fn write(budget: Budget) {
     let run = budget.run();
-    budget.session.with_untracked(|session| write_run(&run, session, budget.pinned.get_untracked()));
+    let step = budget.steps.get_untracked().now;
+    budget.session.with_untracked(|session| write_run(step, &run, session, budget.pinned.get_untracked()));
 }
 
 /// Removes the last message's figures if they belong to another run.
@@ -64,15 +67,16 @@ fn forget_message_of_other(run: &str) {
     }
 }
 
-fn write_run(run: &str, session: &Session, pinned: Option<f64>) {
+fn write_run(step: u32, run: &str, session: &Session, pinned: Option<f64>) {
     browser::keep_text(run, &session.text);
-    write_entry(&with_pin(run.to_owned(), pinned), session);
+    write_entry(step, &with_pin(run.to_owned(), pinned), session);
 }
 
-/// Writes the address, and the texts that it does not contain, to the current history entry.
-fn write_entry(address: &str, session: &Session) {
+/// Writes the address, the step, and the texts that the address does not contain, to the current history entry.
+fn write_entry(step: u32, address: &str, session: &Session) {
     let (name, text) = session.file.as_ref().map_or(("", ""), |file| (&file.name, &file.text));
-    browser::replace_entry(address, &[name, SEPARATOR, text, SEPARATOR, &session.text].concat());
+    let state = [&*step.to_string(), name, text, &session.text].join(SEPARATOR);
+    browser::replace_entry(address, &state);
 }
 
 /// Updates the address after an edit of the session. A completed action is a step of the history, and so is a burst of
@@ -101,7 +105,8 @@ pub fn keep(budget: Budget) {
         browser::carry_run(&run, &browser::kept_figures());
         // On the first run the address already matches the session, or the user has not changed anything yet.
         if was_there.is_none() {
-            write_entry(browser::fragment().trim_start_matches('#'), &session);
+            let step = budget.steps.get_untracked().now;
+            write_entry(step, browser::fragment().trim_start_matches('#'), &session);
             return true;
         }
         if let Some(pending) = pending.get_value() {
@@ -115,11 +120,13 @@ pub fn keep(budget: Budget) {
             }
             is_action || is_edit && burst.add(browser::focused_id(), browser::now_millis())
         });
-        let write = move || write_run(&run, &session, pinned);
+        let write = move || write_run(budget.steps.get_untracked().now, &run, &session, pinned);
         if is_step == Some(true) {
             // Back leads to the session as it was before the step, including pending edits.
-            write_entry(&last_address, &last_session);
-            browser::push_entry(&address);
+            write_entry(budget.steps.get_untracked().now, &last_address, &last_session);
+            if browser::push_entry(&address) {
+                budget.steps.update(|steps| *steps = steps.next());
+            }
             write();
         } else {
             pending.set_value(set_timeout_with_handle(write, ADDRESS_DELAY).ok());

@@ -21,6 +21,7 @@ use crate::{
         header::Header,
         long_text::LongText,
         notice::Notice,
+        undo::UndoRedo,
     },
     state::{
         answer::{Shared, describes_run},
@@ -76,7 +77,10 @@ pub fn GpusPage() -> impl IntoView {
             <section class="panel gpus__given" aria-labelledby="gpus-title">
                 <h1 class="gpus__title" id="gpus-title">{t(text::GPUS_TITLE)}</h1>
                 <p class="gpus__soft">{t(text::GPUS_LEAD)}</p>
-                <label class="field__label" for="config">{t(text::GPUS_CONFIG)}</label>
+                <div class="gpus__head">
+                    <label class="field__label" for="config">{t(text::GPUS_CONFIG)}</label>
+                    <UndoRedo budget />
+                </div>
                 <LongText id="config" class="input gpus__text" rows="6" no_wrap=true replaces=describes_run
                     value=Signal::derive(move || budget.session.with(|session| session.text.clone()))
                     on_change=move |text: String| budget.type_text(text) on_paste=move |text: String| budget.take_text(text) />

@@ -18,6 +18,7 @@ use super::{
     memo::memo,
     no_plan::NoPlan,
     session::{ConfigFile, LinkedSession, Session, with_pin},
+    steps::Steps,
     tensors::ShownMoment,
     verdict::Verdict,
 };
@@ -31,6 +32,8 @@ pub struct Budget {
     write: WriteSignal<Session>,
     /// The number of changes that added an entry to the browser's history.
     pub n_steps: RwSignal<u32>,
+    /// The steps that can be undone and redone.
+    pub steps: RwSignal<Steps>,
     /// The number of texts and links that replaced the run.
     pub n_runs: RwSignal<u32>,
     /// The text in the GPU field while it is not a valid choice.
@@ -73,6 +76,7 @@ impl Budget {
             session,
             write,
             n_steps: RwSignal::new(0),
+            steps: RwSignal::new(Steps::default()),
             n_runs: RwSignal::new(0),
             draft: RwSignal::new(None),
             faults,

@@ -1,0 +1,33 @@
+//! The buttons that undo and redo.
+
+use leptos::prelude::*;
+
+use super::dynamic::words;
+use crate::{
+    browser,
+    state::budget::Budget,
+    text::{self, t},
+};
+
+/// Buttons that undo and redo the steps of the page.
+#[component]
+pub fn UndoRedo(
+    /// The calculator's state.
+    budget: Budget,
+) -> impl IntoView {
+    let has = move |is_redo: bool| budget.steps.get().has(is_redo);
+    // A button that becomes disabled would lose the focus.
+    let button = move |is_redo: bool| {
+        let (id, label, sign) = if is_redo { ("redo", text::REDO, "↷") } else { ("undo", text::UNDO, "↶") };
+        view! {
+            <button type="button" class="button button--quiet" id=id title=t(label) aria-label=t(label)
+                aria-disabled=words(move || (!has(is_redo)).to_string())
+                on:click=move |_| {
+                    if has(is_redo) {
+                        browser::step(is_redo);
+                    }
+                }>{sign}</button>
+        }
+    };
+    view! { <span class="undo">{button(false)}{button(true)}</span> }
+}
