@@ -10,10 +10,11 @@ pub mod rig;
 pub mod worker;
 
 use headroom_text::LANGUAGES;
+use js_sys::Array;
 use leptos::prelude::{document, request_animation_frame, window};
 use wasm_bindgen::{JsCast, JsValue, closure::Closure};
 use wasm_bindgen_futures::JsFuture;
-use web_sys::{DragEvent, Element, EventTarget, HtmlDocument, HtmlElement, HtmlTextAreaElement, Storage};
+use web_sys::{CustomEvent, DragEvent, Element, EventTarget, HtmlDocument, HtmlElement, HtmlTextAreaElement, Storage};
 
 /// Returns the fragment of the address, with its `#`.
 pub fn fragment() -> String {
@@ -147,6 +148,17 @@ pub fn show_element(within: &Element, name: &str, attributes: &[(&str, Option<St
 /// between would write to the wrong step.
 pub fn on_history_step(callback: impl FnMut() + 'static) {
     listen("popstate", &Closure::<dyn FnMut()>::new(callback).into_js_value());
+}
+
+/// Calls back with the start and the end of the part of the run that `shortcuts.js` shows, as shares of the run.
+pub fn on_chart_range(callback: impl Fn(f64, f64) + 'static) {
+    let hear = move |event: CustomEvent| {
+        let range: Array = event.detail().unchecked_into();
+        if let (Some(start), Some(end)) = (range.get(0).as_f64(), range.get(1).as_f64()) {
+            callback(start, end);
+        }
+    };
+    listen("chart-range", &Closure::<dyn FnMut(CustomEvent)>::new(hear).into_js_value());
 }
 
 /// Calls back for a drag event anywhere on the page.

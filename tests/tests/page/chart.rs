@@ -128,6 +128,70 @@ fn a_drag_zooms_and_a_click_pins() {
 }
 
 #[test]
+fn wheel_keys_double_click_and_two_fingers_move_the_view() {
+    tell("wheel_keys_double_click_and_two_fingers_move_the_view", async |page| {
+        page.open(FITS).await;
+        let columns = "document.querySelector('.chart__drawing').viewBox.baseVal.width";
+        let all: f64 = page.value(columns).await;
+        let is_share = |share: f64| format!("Math.abs({columns} / {all} - {share}) < 0.02");
+        let wheel = async |delta: (i32, i32), modifiers: u8| {
+            let (x, y) = point_at(page, 0.5, 0.5).await;
+            let event = json!({ "type": "mouseWheel", "x": x, "y": y, "deltaX": delta.0, "deltaY": delta.1,
+                "modifiers": modifiers });
+            page.cdp("Input.dispatchMouseEvent", event).await;
+        };
+        // With the control key, which is also what a touchpad sends for a pinch.
+        wheel((0, -240), 2).await;
+        page.until("half is shown", &is_share(0.5)).await;
+        let range = page.text("[data-testid=chart-range]").await;
+        assert!(range.starts_with("In this part: ") && range.contains(" to "), "{range}");
+        page.script("document.querySelector('#chart').focus()").await;
+        page.press(&Key::Home).await;
+        page.until("the middle half is shown", &format!("Math.abs({AT} / {all} - 0.25) < 0.02")).await;
+        wheel((240, 0), 0).await;
+        page.press(&Key::Home).await;
+        page.until("a later half is shown", &format!("Math.abs({AT} / {all} - 0.375) < 0.02")).await;
+        wheel((0, 240), 2).await;
+        page.until("all is shown", &is_share(1.0)).await;
+        assert_eq!(page.text("[data-testid=chart-range]").await, "");
+        for (key, share) in [("w", 0.5), ("w", 0.25), ("a", 0.25), ("d", 0.25), ("s", 0.5), ("s", 1.0)] {
+            page.press(key).await;
+            page.until(&format!("{key} leads to {share}"), &is_share(share)).await;
+        }
+        let (x, y) = point_at(page, 0.9, 0.5).await;
+        let double = || async {
+            for (kind, count) in [("mousePressed", 1), ("mouseReleased", 1), ("mousePressed", 2), ("mouseReleased", 2)]
+            {
+                let event = json!({ "type": kind, "x": x, "y": y, "button": "left", "clickCount": count });
+                page.cdp("Input.dispatchMouseEvent", event).await;
+            }
+        };
+        double().await;
+        page.until(
+            "one phase is shown",
+            &format!("document.querySelectorAll('.chart__ticks--phases > *').length === 1 && {columns} < {all}"),
+        )
+        .await;
+        double().await;
+        page.until("all is shown again", &is_share(1.0)).await;
+        let touch = async |kind: &str, at: &[f64]| {
+            let mut points = Vec::new();
+            for (id, share) in at.iter().enumerate() {
+                let (x, y) = point_at(page, *share, 0.5).await;
+                points.push(json!({ "x": x, "y": y, "id": id }));
+            }
+            page.cdp("Input.dispatchTouchEvent", json!({ "type": kind, "touchPoints": points })).await;
+        };
+        touch("touchStart", &[0.4]).await;
+        touch("touchStart", &[0.4, 0.6]).await;
+        touch("touchMove", &[0.3, 0.7]).await;
+        page.until("half is shown", &is_share(0.5)).await;
+        touch("touchEnd", &[]).await;
+        assert!(page.value::<bool>(&is_share(0.5)).await, "lifting the fingers keeps the view");
+    });
+}
+
+#[test]
 fn a_pinned_moment_travels_in_the_link() {
     tell("a_pinned_moment_travels_in_the_link", async |page| {
         page.open(FITS).await;

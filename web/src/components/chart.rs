@@ -49,10 +49,15 @@ pub fn ChartView(
             }
         })
     };
+    let range = move || {
+        let [low, high] = chart.with(|chart| chart.as_ref()?.range_bytes)?;
+        Some(say(&text::chart_range(format::size(low), format::size(high))))
+    };
     view! {
         <section class="chart" class:stale=flag(move || stale.get()) aria-labelledby="chart-title">
             <div class="chart__head">
                 <h2 class="panel-title"><span id="chart-title">{t(text::CHART)}</span> <span class="chart__unit">{t(text::CHART_UNIT)}</span> {part(reset)}</h2>
+                <p class="chart__unit" data-testid="chart-range">{some_words(range)}</p>
                 <ul class="chart__marks">
                     {text::CERTAINTIES.map(|(certainty, meaning)| view! {
                         <li title=t(meaning)><span aria-hidden="true"><Mark certainty /></span>" "{text::certainty(certainty)}</li>
@@ -151,6 +156,15 @@ fn Plot(budget: Budget, chart: ChartMemo) -> impl IntoView {
             }
         }
     };
+    // `shortcuts.js` computes the part to show from these.
+    let shown = move || {
+        let [start, end] = budget.view.get().range.unwrap_or([0.0, 1.0]).map(|share| decimal::fixed(share, 6));
+        [start, " ".to_owned(), end].concat()
+    };
+    browser::on_chart_range(move |start, end| {
+        let range = (end - start < 1.0).then_some([start, end]);
+        budget.view.update(|view| view.range = range);
+    });
     let stale = budget.is_stale();
     let x = move || chart.with(|chart| chart.as_ref().and_then(|chart| chart.x_of(column.get()?)));
     let cursor = move || percent(x().unwrap_or(0.0));
@@ -171,7 +185,7 @@ fn Plot(budget: Budget, chart: ChartMemo) -> impl IntoView {
         Some([t(text::CARD_LINE), " ", &format::size(bytes)].concat())
     };
     view! {
-        <div class="chart__plot" id="chart" data-testid="chart" role="slider" tabindex="0" node_ref=plot
+        <div class="chart__plot" id="chart" data-testid="chart" role="slider" tabindex="0" node_ref=plot data-range=words(shown)
             aria-label=t(text::CHART) aria-description=t(text::CHART_HELP) aria-valuemin="0"
             aria-valuemax=words(move || chart.with(|chart| chart.as_ref().map_or(0, |chart| chart.n_all.saturating_sub(1))).to_string())
             aria-valuenow=words(move || column.get().unwrap_or(0).to_string())

@@ -108,6 +108,8 @@ pub struct Chart {
     pub failure: Option<FailureMark>,
     /// The start of the part that the run does not reach, as a share of the width.
     pub unreached: Option<f64>,
+    /// The least and the most memory in use in the shown part, in bytes; `None` if the whole run is shown.
+    pub range_bytes: Option<[u64; 2]>,
 }
 
 impl Chart {
@@ -158,6 +160,10 @@ impl Chart {
             labels: (0..N_BANDS).filter_map(|band| label(band, &stacks, top)).collect(),
             failure,
             unreached: fails_at.map(x_of).filter(|x| *x < 1.0),
+            range_bytes: view.range.map(|_| {
+                let live = || points.iter().map(|point| held + point.live_bytes.iter().sum::<u64>());
+                [live().min(), live().max()].map(Option::unwrap_or_default)
+            }),
             columns,
         }
     }
@@ -332,6 +338,21 @@ mod tests {
         }
         assert_eq!(chart.x_of(fails_at), None);
         assert_eq!(column_at_share(n, chart.share_of_run(chart.x_of(fails_at + 5).expect("shown"))), fails_at + 5);
+    }
+
+    #[test]
+    fn a_zoomed_chart_has_the_least_and_the_most_memory_of_its_part() {
+        let answer = PlannedSession::of_text("batch_size = 4\ncompile = False\n");
+        let planned = answer.planned.as_ref().expect("a plan");
+        let (points, plan) = (&planned.timeline.points, &planned.plan);
+        let bytes = |view: View| Chart::of(planned, view).range_bytes;
+        assert_eq!(bytes(View::default()), None);
+        let outside = plan.request.other_processes_bytes + plan.request.context.bytes;
+        let live = |column: usize| outside + points[column].live_bytes.iter().sum::<u64>();
+        let [low, high] = bytes(View::default().of_columns(20, 60, points.len())).expect("a part is shown");
+        assert_eq!(Some(low), (20..60).map(live).min());
+        assert_eq!(Some(high), (20..60).map(live).max());
+        assert!(low < high && high <= plan.request.device.total_bytes, "{low} {high}");
     }
 
     #[test]
