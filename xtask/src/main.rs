@@ -21,6 +21,8 @@ mod packages;
 mod page;
 mod parallel;
 mod pins;
+mod png;
+mod previews;
 mod python;
 mod run;
 mod shell;
@@ -46,6 +48,7 @@ cargo xtask run [--port N] [--no-open] [--fast]
     --no-open opens no browser. --fast builds faster; the pages are larger and slower.
 cargo xtask page [--fast]               builds the pages and the documentation into dist, with compressed copies
 cargo xtask docs                        builds only the documentation, into dist/docs
+cargo xtask previews                    draws the images of shared links and the icons, into web, with Chromium
 cargo xtask test [--quick|--full] [--no-browser] [NAME]
     Runs all tests, or those whose names contain NAME. --quick runs the unit tests, the golden files of the memory model
     and the house rules, without building the pages. --full tests the release build, and repeats each kill test as often
@@ -71,6 +74,7 @@ cargo xtask gpu --pack FOLDER           writes a copy for a machine without Rust
 cargo xtask help                        prints this help
 
 HEADROOM_TOOLS_DIR      directory for downloaded tools, instead of .tools
+HEADROOM_PAGE_URL       public address of the pages, such as https://example.org/headroom/, for the images of shared links
 CHROMIUM, CHROMEDRIVER  browser and driver for the tests, if they are not on PATH
 ";
 
@@ -115,6 +119,10 @@ fn dispatch(command: &str, mut args: Args) -> Result<ExitCode> {
             args.finish()?;
             page::ensure(&shell, Build::Release)?;
             size::run(&shell)?;
+        }
+        "previews" => {
+            args.finish()?;
+            previews::run(&shell)?;
         }
         "fuzz" => fuzz::run(&shell, args)?,
         "bench" => bench::run(&shell, args)?,

@@ -1,6 +1,7 @@
 //! Builds the pages into `dist`, with compressed copies of each file.
 
 mod html;
+mod meta;
 mod programs;
 
 use crate::{
@@ -10,6 +11,7 @@ use crate::{
     failure::{Failure, IoContext, Result},
     files,
     packages::Packages,
+    png,
     shell::{Shell, note, step},
     texts, tools,
 };
@@ -55,7 +57,8 @@ pub fn ensure(shell: &Shell, build: Build) -> Result<()> {
 fn ensure_page(shell: &Shell, build: Build) -> Result<()> {
     let tools = tools::ensure_page_tools(shell)?;
     let inputs = inputs(shell)?;
-    let digest = files::digest(&inputs, &format!("{build:?} {tools:?}"))?;
+    let address = meta::address()?;
+    let digest = files::digest(&inputs, &format!("{build:?} {tools:?} {address}"))?;
     let stamp = shell.target.join("xtask").join("page.stamp");
     if files::is_stamped(&stamp, &digest) && shell.root.join("dist/index.html.br").is_file() {
         note("the page in dist is up to date: none of its sources changed");
@@ -66,7 +69,7 @@ fn ensure_page(shell: &Shell, build: Build) -> Result<()> {
     })?;
     step("compile the pages", "to WebAssembly; a minute or two from nothing", || programs::compile(shell, build))?;
     step("assemble the pages", "JavaScript, one style sheet and the texts of each language", || {
-        assemble(shell, build, tools.optimizers)
+        assemble(shell, build, tools.optimizers, &address)
     })?;
     step("compress the page", "it is sent as it lies, so no viewer costs the server anything", || {
         compress::folder(&shell.root.join("dist"), build.effort())
@@ -77,8 +80,8 @@ fn ensure_page(shell: &Shell, build: Build) -> Result<()> {
 /// The pages; each has its own program, named in its HTML.
 pub const PAGES: [&str; 6] = ["demo.html", "diagnose.html", "embed.html", "gpus.html", "rig.html", "index.html"];
 
-/// Writes the pages into `dist`.
-fn assemble(shell: &Shell, build: Build, has_optimizers: bool) -> Result<()> {
+/// Writes the pages into `dist`. `address` is their public address, or empty.
+fn assemble(shell: &Shell, build: Build, has_optimizers: bool, address: &str) -> Result<()> {
     let optimizes = build == Build::Release && has_optimizers;
     let sources = PAGES.map(|page| Source::read(shell, page)).into_iter().collect::<Result<Vec<_>>>()?;
     let all: Vec<Program> = sources.iter().flat_map(Source::programs).collect();
@@ -86,7 +89,7 @@ fn assemble(shell: &Shell, build: Build, has_optimizers: bool) -> Result<()> {
     let dist = shell.root.join("dist");
     files::remake(&dist)?;
     for source in &sources {
-        source.write(shell, &dist)?;
+        source.write(shell, &dist, address)?;
         texts::add_to(&dist, source.page)?;
     }
     texts::add_of_worker(&dist)?;
@@ -117,14 +120,29 @@ impl Source {
         of(Kind::Program, false).chain(of(Kind::Worker, true)).collect()
     }
 
+    /// Copies the page's preview image into `dist`, and returns the tags that name it.
+    fn write_preview(&self, web: &Path, dist: &Path, address: &str) -> Result<String> {
+        let Some(Tag { href, title, .. }) = self.tags.iter().find(|tag| tag.kind == Kind::Preview) else {
+            return Err(Failure::new(format!("web/{} names no preview", self.page))
+                .hint("a page has one tag with data-build=\"preview\""));
+        };
+        let bytes = fs::read(web.join(href)).doing(|| format!("read web/{href}"))?;
+        let size = png::size(&bytes).ok_or_else(|| Failure::new(format!("web/{href} is not a PNG file")))?;
+        let to = dist.join(href);
+        to.parent().map_or(Ok(()), fs::create_dir_all).doing(|| format!("create the folder of {href}"))?;
+        fs::write(to, bytes).doing(|| format!("write {href}"))?;
+        meta::tags(&self.html, meta::Image { name: href, alt: title, size }, address)
+    }
+
     /// Writes the page and its files into `dist`.
-    fn write(&self, shell: &Shell, dist: &Path) -> Result<()> {
+    fn write(&self, shell: &Shell, dist: &Path, address: &str) -> Result<()> {
         let web = shell.root.join("web");
         for file in self.of_kind(Kind::File).map(|name| web.join(name)) {
             let to = dist.join(file.file_name().unwrap_or_default());
             fs::copy(&file, to).doing(|| format!("copy {}", file.display()))?;
         }
         let style_sheet = bundle::join(&web, self.of_kind(Kind::Style), dist)?;
+        let meta = self.write_preview(&web, dist, address)?;
         let mut names = None;
         for program in self.programs() {
             let files = programs::files_of(shell, &program);
@@ -138,7 +156,7 @@ impl Source {
             Failure::new(format!("web/{} names no program", self.page))
                 .hint("a page has one tag with data-build=\"program\"")
         })?;
-        let names = Names { style_sheet: &style_sheet, script: &script, wasm: &wasm };
+        let names = Names { style_sheet: &style_sheet, script: &script, wasm: &wasm, meta: &meta };
         fs::write(dist.join(self.page), html::replaced(&self.html, &self.tags, names))
             .doing(|| format!("write {}", self.page))
     }
@@ -165,4 +183,54 @@ fn inputs(shell: &Shell) -> Result<Vec<PathBuf>> {
     inputs.sort();
     inputs.dedup();
     Ok(inputs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use headroom_languages::english;
+    use headroom_planner::survey;
+    use headroom_text as text;
+
+    /// Characters of a description that search results and previews show.
+    const DESCRIPTION_MAX: usize = 160;
+    const TITLES: [(&str, text::Key); 6] = [
+        ("index.html", text::TITLE_BUDGET),
+        ("diagnose.html", text::TITLE_DIAGNOSE),
+        ("gpus.html", text::TITLE_GPUS),
+        ("demo.html", text::TITLE_DEMO),
+        ("rig.html", text::TITLE_RIG),
+        ("embed.html", text::TITLE_EMBED),
+    ];
+
+    /// Returns the tags of a page. Each test has a folder of its own for the image.
+    fn tags_of(page: &'static str, test: &str) -> String {
+        let shell = Shell::new().expect("an environment");
+        let source = Source::read(&shell, page).expect("a page");
+        let dist = shell.target.join("xtask").join(test);
+        files::remake(&dist).expect("a folder");
+        source.write_preview(&shell.root.join("web"), &dist, "https://example.org/").expect("an image")
+    }
+
+    #[test]
+    fn previews_have_the_title_of_the_page_and_a_short_description() {
+        for page in PAGES {
+            let tags = tags_of(page, "preview-tags");
+            let content = |property: &str| {
+                let (_, rest) = tags.split_once(&format!("og:{property}\" content=\"")).expect("a tag");
+                rest.split('"').next().unwrap_or_default()
+            };
+            let (_, title) = TITLES.iter().find(|(of, _)| *of == page).expect("a title");
+            assert_eq!(content("title"), english().word(*title), "{page}");
+            let length = content("description").chars().count();
+            assert!((60..=DESCRIPTION_MAX).contains(&length), "{page}: {length} characters");
+            assert!(content("image").starts_with("https://example.org/previews/"), "{page}");
+            assert_eq!((content("image:width"), content("image:height")), ("1200", "630"), "{page}");
+        }
+    }
+
+    #[test]
+    fn description_has_the_number_of_gpus() {
+        assert!(tags_of("gpus.html", "preview-gpus").contains(&format!("Which of {} NVIDIA GPUs", survey::n_gpus())));
+    }
 }

@@ -140,15 +140,21 @@ fn first_load<'a>(files: &'a [PageFile], page: &str) -> Vec<&'a str> {
     found
 }
 
-/// Returns whether `file` fetches `name` immediately: pages any name in them, scripts static imports, style sheets
-/// `url()`.
+/// Returns whether `file` fetches `name` immediately: pages any name in them, except those of [`is_read_later`], scripts
+/// static imports, style sheets `url()`.
 fn fetches_at_once(file: &PageFile, name: &str) -> bool {
     match file.name.rsplit('.').next() {
-        Some("html") => file.text.contains(name),
+        Some("html") => file.text.split('<').any(|tag| !is_read_later(tag) && tag.contains(name)),
         Some("js") => statements(&file.text).any(|statement| is_static_import(statement) && names(statement, name)),
         Some("css") => file.text.split("url(").skip(1).any(|rest| rest.split(')').next().unwrap_or("").contains(name)),
         _ => false,
     }
+}
+
+/// Returns whether a tag's file is not fetched by a visit: sites that show a link fetch its image, and a phone fetches its
+/// icon when a user adds the page to the home screen.
+fn is_read_later(tag: &str) -> bool {
+    tag.starts_with("meta ") || tag.starts_with("link rel=\"apple-touch-icon\"")
 }
 
 fn statements(script: &str) -> impl Iterator<Item = &str> {
@@ -189,7 +195,13 @@ mod tests {
 
     fn page() -> Vec<PageFile> {
         vec![
-            file("index.html", 1, r#"<script src="boot.js" data-js="./app-1.js" data-wasm="./app-1_bg.wasm">"#),
+            file(
+                "index.html",
+                1,
+                r#"<meta property="og:image" content="https://example.org/previews/a.png" />
+                <link rel="icon" href="icon.svg" /><link rel="apple-touch-icon" href="icon-180.png" />
+                <script src="boot.js" data-js="./app-1.js" data-wasm="./app-1_bg.wasm">"#,
+            ),
             file("boot.js", 2, "await import(names.js)"),
             file("app-1.js", 4, "import { f } from './snippets/app-1/inline0.js';\nx"),
             file("app-1_bg.wasm", 8, ""),
@@ -197,6 +209,9 @@ mod tests {
             file("gpu.js", 32, ""),
             file("gpu_bg.wasm", 64, ""),
             file("model.safetensors", 1 << 20, ""),
+            file("icon.svg", 128, ""),
+            file("icon-180.png", 256, ""),
+            file("previews/a.png", 1 << 15, ""),
         ]
     }
 
@@ -205,7 +220,7 @@ mod tests {
         let files = page();
         let first = first_load(&files, "index.html");
         let bytes: usize = files.iter().filter(|file| first.contains(&file.name.as_str())).map(|f| f.sent_bytes).sum();
-        assert_eq!(bytes, 1 + 2 + 4 + 8 + 16, "{first:?}");
+        assert_eq!(bytes, 1 + 2 + 4 + 8 + 16 + 128, "{first:?}");
         assert_eq!(lazy_modules(&files, &first), BTreeMap::from([("gpu", 32 + 64)]));
     }
 

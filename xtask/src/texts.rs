@@ -20,10 +20,11 @@ pub fn add_to(dist: &Path, page: &str) -> Result<()> {
     let path = dist.join(page);
     let html = fs::read_to_string(&path).doing(|| format!("read {}", path.display()))?;
     let mut attributes = String::new();
-    for language in &LANGUAGES {
-        let texts = packed(language, name_of(page));
-        let mut hasher = DefaultHasher::new();
-        texts.hash(&mut hasher);
+    let texts: Vec<String> = LANGUAGES.iter().map(|language| packed(language, name_of(page))).collect();
+    // One hash for all languages takes fewer bytes of the compressed page.
+    let mut hasher = DefaultHasher::new();
+    texts.hash(&mut hasher);
+    for (language, texts) in LANGUAGES.iter().zip(texts) {
         let name = format!("{PREFIX}{}-{}-{:016x}.txt", name_of(page), language.code, hasher.finish());
         fs::write(dist.join(&name), texts).doing(|| format!("write {name}"))?;
         attributes.push_str(&format!(" data-text-{}=\"{name}\"", language.code));

@@ -175,9 +175,12 @@ fn response(method: &Method, request: &HeaderMap, file: &File, copy: &Copy) -> R
     response
 }
 
-/// Returns the caching policy of a file. A file with a hash in its name never changes; browsers revalidate any other by
-/// its tag.
+/// Returns the caching policy of a file. A file with a hash in its name never changes. An icon or preview of an earlier
+/// build does no harm for a day. Browsers revalidate any other file by its tag.
 fn cache_control(name: &str) -> &'static str {
+    if name.starts_with("icon") || name.starts_with("previews/") {
+        return "public, max-age=86400";
+    }
     let is_hash = |part: &str| part.len() >= HASH_DIGITS_MIN && part.bytes().all(|byte| byte.is_ascii_hexdigit());
     let hashed = name.split(['/', '.', '-', '_']).any(is_hash);
     if hashed { "public, max-age=31536000, immutable" } else { "no-cache" }
@@ -224,6 +227,19 @@ mod tests {
             ("facade.css", false),
         ] {
             assert_eq!(cache_control(name).contains("immutable"), immutable, "{name}");
+        }
+    }
+
+    #[test]
+    fn icons_and_previews_are_kept_for_a_day() {
+        for (name, kept) in [
+            ("icon.svg", true),
+            ("icon-180.png", true),
+            ("previews/index.png", true),
+            ("docs/images/calculator.png", false),
+            ("index.html", false),
+        ] {
+            assert_eq!(cache_control(name) == "public, max-age=86400", kept, "{name}");
         }
     }
 

@@ -7,12 +7,12 @@ use axum::{
     response::Response,
 };
 
-/// The headers of all responses. `wasm-unsafe-eval` permits compiling WebAssembly only; `data:` is for the page's icon.
+/// The headers of all responses. `wasm-unsafe-eval` permits compiling WebAssembly only.
 const STRICT: [(HeaderName, &str); 5] = [
     (
         header::CONTENT_SECURITY_POLICY,
         "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; connect-src 'self'; \
-         img-src 'self' data:; manifest-src 'self'; base-uri 'self'; form-action 'none'; frame-ancestors 'none'",
+         img-src 'self'; manifest-src 'self'; base-uri 'self'; form-action 'none'; frame-ancestors 'none'",
     ),
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     (header::REFERRER_POLICY, "no-referrer"),
@@ -26,9 +26,11 @@ const CROSS_ORIGIN_RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-
 /// preview of its output. The server has it under both names.
 const EMBEDDABLE: [&str; 2] = ["/embed.html", "/embed"];
 const EMBEDDABLE_POLICY: &str = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; \
-     connect-src 'self'; img-src 'self' data:; frame-src 'self'; base-uri 'self'; form-action 'none'; frame-ancestors *";
+     connect-src 'self'; img-src 'self'; frame-src 'self'; base-uri 'self'; form-action 'none'; frame-ancestors *";
 /// The script that embeds that page in an iframe.
 const EMBEDDING: &str = "/headroom-calculator.js";
+/// The folder of the images that other sites show with a link to a page.
+const PREVIEWS: &str = "/previews/";
 
 /// Middleware that adds the headers.
 pub async fn add(request: Request, next: Next) -> Response {
@@ -40,7 +42,7 @@ pub async fn add(request: Request, next: Next) -> Response {
     for (name, value) in STRICT {
         headers.insert(name, HeaderValue::from_static(value));
     }
-    if is_given && (EMBEDDABLE.contains(&&*path) || path == EMBEDDING) {
+    if is_given && (EMBEDDABLE.contains(&&*path) || path == EMBEDDING || path.starts_with(PREVIEWS)) {
         headers.insert(CROSS_ORIGIN_RESOURCE_POLICY, HeaderValue::from_static("cross-origin"));
     }
     if is_given && EMBEDDABLE.contains(&&*path) {

@@ -43,7 +43,7 @@ async fn every_answer_has_the_strict_headers() {
             (
                 "content-security-policy",
                 "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; connect-src 'self'; \
-                 img-src 'self' data:; manifest-src 'self'; base-uri 'self'; form-action 'none'; frame-ancestors 'none'",
+                 img-src 'self'; manifest-src 'self'; base-uri 'self'; form-action 'none'; frame-ancestors 'none'",
             ),
             ("x-content-type-options", "nosniff"),
             ("referrer-policy", "no-referrer"),
@@ -86,6 +86,8 @@ async fn others_may_show_the_calculator_and_nothing_else() {
         ("/embed", true, true),
         ("/embed?lang=de", true, true),
         ("/headroom-calculator.js", false, true),
+        ("/previews/index.png", false, true),
+        ("/previews/other.png", false, false),
         ("/", false, false),
         ("/index.html", false, false),
         ("/boot.js", false, false),

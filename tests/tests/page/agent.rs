@@ -21,7 +21,7 @@ pub const TOKEN: &str = "0000000000000000000000000000000000000000000000000000000
 pub const CODE: &str = "one-use";
 /// The `Content-Security-Policy` header of the agent's own pages.
 const POLICY: &str = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; connect-src 'self'; \
-    img-src 'self' data:; manifest-src 'self'; base-uri 'self'; form-action 'none'; frame-ancestors 'none'";
+    img-src 'self'; manifest-src 'self'; base-uri 'self'; form-action 'none'; frame-ancestors 'none'";
 /// Interval at which a socket polls for messages to send.
 const TICK: Duration = Duration::from_millis(20);
 

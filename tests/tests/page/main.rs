@@ -41,6 +41,7 @@ mod rig_runs;
 mod rig_training;
 mod rig_words;
 mod rig_writes;
+mod shared_links;
 mod static_host;
 mod targets;
 mod unread;

@@ -179,7 +179,7 @@ pub fn notify(title: &str, words: &str, tag: &str) {
     let options = NotificationOptions::new();
     options.set_body(words);
     options.set_tag(tag);
-    options.set_icon(&beside("rig-icon-192.png"));
+    options.set_icon(&beside("icon-192.png"));
     // The address that a click opens if the page is closed by then.
     options.set_data(&JsValue::from_str(&(beside(PAGE) + &super::query())));
     let title = title.to_owned();

@@ -1,7 +1,8 @@
 //! The HTML of a page: its tags with `data-build`, and their replacements.
 //!
 //! `<link data-build="style" href="styles/base.css" />` names a style sheet, and `file` a file to copy. `program` names
-//! the page's program, a binary of `headroom-web`. `worker` names a program that the page's worker loads.
+//! the page's program, a binary of `headroom-web`. `worker` names a program that the page's worker loads. `preview` names
+//! the image that sites show with a link to the page; its `title` describes it.
 
 use crate::failure::{Failure, Result};
 use std::ops::Range;
@@ -20,6 +21,8 @@ pub enum Kind {
     Program,
     /// The program of a worker.
     Worker,
+    /// The image of links to the page.
+    Preview,
 }
 
 /// A tag with `data-build`.
@@ -28,15 +31,18 @@ pub struct Tag {
     pub kind: Kind,
     /// A path relative to `web`, or the name of a program.
     pub href: String,
+    /// The description of an image; empty for other tags.
+    pub title: String,
     span: Range<usize>,
 }
 
-/// Names of the files that a page loads first.
+/// Names of the files that a page loads first, and its tags for previews of links.
 #[derive(Debug, Clone, Copy)]
 pub struct Names<'a> {
     pub style_sheet: &'a str,
     pub script: &'a str,
     pub wasm: &'a str,
+    pub meta: &'a str,
 }
 
 /// Returns the tags in their order.
@@ -45,32 +51,36 @@ pub fn tags(html: &str) -> Result<Vec<Tag>> {
     for (start, _) in html.match_indices(START) {
         let end = html[start..].find('>').map_or(html.len(), |found| start + found + 1);
         let text = &html[start..end];
-        let tag = parse(text).map(|(kind, href)| Tag { kind, href, span: start..end });
+        let tag = parse(text).map(|(kind, href, title)| Tag { kind, href, title, span: start..end });
         tags.push(tag.ok_or_else(|| {
-            Failure::new(format!("cannot read the tag `{text}`"))
-                .hint("`data-build` is \"style\", \"file\", \"program\" or \"worker\", and `href` follows it")
+            Failure::new(format!("cannot read the tag `{text}`")).hint(
+                "`data-build` is \"style\", \"file\", \"program\", \"worker\" or \"preview\", and `href` follows it",
+            )
         })?);
     }
     Ok(tags)
 }
 
-fn parse(tag: &str) -> Option<(Kind, String)> {
+fn parse(tag: &str) -> Option<(Kind, String, String)> {
     let (kind, rest) = tag.strip_prefix(START)?.split_once('"')?;
-    let (href, _) = rest.trim_start().strip_prefix("href=\"")?.split_once('"')?;
+    let (href, rest) = rest.trim_start().strip_prefix("href=\"")?.split_once('"')?;
+    let title = rest.trim_start().strip_prefix("title=\"").and_then(|rest| rest.split_once('"'));
+    let title = title.map_or("", |(title, _)| title);
     let kind = match kind {
         "style" => Kind::Style,
         "file" => Kind::File,
         "program" => Kind::Program,
         "worker" => Kind::Worker,
+        "preview" if !title.is_empty() => Kind::Preview,
         _ => return None,
     };
-    Some((kind, href.to_owned()))
+    Some((kind, href.to_owned(), title.to_owned()))
 }
 
 /// Returns the page with links to its files. The joined style sheet replaces the first style sheet; the other style
 /// sheets, files and workers leave no tag.
 pub fn replaced(html: &str, tags: &[Tag], names: Names<'_>) -> String {
-    let Names { style_sheet, script, wasm } = names;
+    let Names { style_sheet, script, wasm, meta } = names;
     let mut out = String::new();
     let mut at = 0;
     let mut is_styled = false;
@@ -88,6 +98,7 @@ pub fn replaced(html: &str, tags: &[Tag], names: Names<'_>) -> String {
                  <link rel=\"preload\" href=\"./{wasm}\" crossorigin=\"anonymous\" as=\"fetch\" \
                  type=\"application/wasm\" />"
             )),
+            Kind::Preview => out.extend([before, meta]),
             Kind::Style | Kind::File | Kind::Worker => out.push_str(before.trim_end()),
         }
     }
@@ -99,7 +110,7 @@ pub fn replaced(html: &str, tags: &[Tag], names: Names<'_>) -> String {
 mod tests {
     use super::*;
 
-    const HTML: &str = "<head>\n<link rel=\"icon\" href=\"data:,\" />\n<link data-build=\"style\" href=\"a.css\" />\n\
+    const HTML: &str = "<head>\n<link data-build=\"preview\" href=\"p.png\" title=\"A chart\" />\n<link data-build=\"style\" href=\"a.css\" />\n\
                         <link data-build=\"style\" href=\"b.css\" />\n<link data-build=\"file\" href=\"boot.js\" />\n\
                         <link data-build=\"program\" href=\"demo\" />\n</head>";
 
@@ -107,17 +118,23 @@ mod tests {
     fn tags_are_listed_in_order() {
         let tags = tags(HTML).expect("tags");
         let found: Vec<_> = tags.iter().map(|tag| (tag.kind, &*tag.href)).collect();
-        let expected =
-            [(Kind::Style, "a.css"), (Kind::Style, "b.css"), (Kind::File, "boot.js"), (Kind::Program, "demo")];
+        let expected = [
+            (Kind::Preview, "p.png"),
+            (Kind::Style, "a.css"),
+            (Kind::Style, "b.css"),
+            (Kind::File, "boot.js"),
+            (Kind::Program, "demo"),
+        ];
         assert_eq!(found, expected);
+        assert_eq!(tags[0].title, "A chart");
     }
 
     #[test]
     fn links_replace_tags() {
-        let names = Names { style_sheet: "s.css", script: "d.js", wasm: "d_bg.wasm" };
+        let names = Names { style_sheet: "s.css", script: "d.js", wasm: "d_bg.wasm", meta: "<meta />" };
         assert_eq!(
             replaced(HTML, &tags(HTML).expect("tags"), names),
-            "<head>\n<link rel=\"icon\" href=\"data:,\" />\n<link rel=\"stylesheet\" href=\"./s.css\" />\n\
+            "<head>\n<meta />\n<link rel=\"stylesheet\" href=\"./s.css\" />\n\
              <script type=\"module\" src=\"boot.js\" data-js=\"./d.js\" data-wasm=\"./d_bg.wasm\"></script>\
              <link rel=\"modulepreload\" href=\"./d.js\" crossorigin=\"anonymous\" />\
              <link rel=\"preload\" href=\"./d_bg.wasm\" crossorigin=\"anonymous\" as=\"fetch\" \
@@ -127,7 +144,11 @@ mod tests {
 
     #[test]
     fn unknown_tags_are_refused() {
-        for tag in ["<link data-build=\"sass\" href=\"a.scss\" />", "<link data-build=\"style\" rel=\"css\" />"] {
+        for tag in [
+            "<link data-build=\"sass\" href=\"a.scss\" />",
+            "<link data-build=\"style\" rel=\"css\" />",
+            "<link data-build=\"preview\" href=\"a.png\" />",
+        ] {
             let error = tags(tag).expect_err("an unknown tag");
             assert!(error.to_string().contains(tag), "{error}");
         }

@@ -79,6 +79,7 @@ impl Server {
             file("style.css", "style"),
             file("embed.html", "embed"),
             file("headroom-calculator.js", "element"),
+            file("previews/index.png", "preview"),
             file(LARGE, &"large ".repeat(LARGE_BYTES / 6)),
         ])
     }
