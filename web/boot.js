@@ -45,6 +45,9 @@ const cut = (event) => {
 };
 for (const type of ["paste", "drop"]) addEventListener(type, cut, true);
 
+// The calculator calls it with a plan in words.
+globalThis.headroomImage = async (message) => (await import(at("plan-image.js"))).show(message);
+
 try {
   const text = fetchText(script.getAttribute(`data-text-${root.lang}`));
   const page = await import(at(script.dataset.js));

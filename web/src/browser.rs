@@ -12,7 +12,7 @@ pub mod worker;
 use headroom_text::LANGUAGES;
 use js_sys::Array;
 use leptos::prelude::{document, request_animation_frame, window};
-use wasm_bindgen::{JsCast, JsValue, closure::Closure};
+use wasm_bindgen::{JsCast, JsValue, closure::Closure, prelude::wasm_bindgen};
 use wasm_bindgen_futures::JsFuture;
 use web_sys::{CustomEvent, DragEvent, Element, EventTarget, HtmlDocument, HtmlElement, HtmlTextAreaElement, Storage};
 
@@ -354,6 +354,14 @@ fn copy_by_command(text: &str) -> Option<bool> {
     area.remove();
     let _ = focused.map(|element| element.focus());
     copied
+}
+
+#[wasm_bindgen]
+extern "C" {
+    /// Draws a plan as an image and offers it for download. The message is the labels of web/plan-image.js, one in each
+    /// line, and then the plan's forum text.
+    #[wasm_bindgen(js_name = headroomImage)]
+    pub fn show_image(message: &str);
 }
 
 /// Returns a `data:` URL from which a text can be downloaded.

@@ -16,7 +16,8 @@ async fn apply_chunked_loss(page: &Page) {
     page.until("the run fits", "document.querySelector('#verdict').dataset.fits === 'true'").await;
 }
 
-async fn copied(page: &Page, id: &str) -> String {
+/// Presses a button that copies, and returns the text.
+pub async fn copied(page: &Page, id: &str) -> String {
     page.click(&format!("#{id}")).await;
     page.until("it is copied", &format!("document.querySelector('#{id}').textContent.includes('Copied')")).await;
     page.clipboard().await

@@ -1,6 +1,9 @@
 //! Every page in every language, chosen by the browser, the address or the user. No text stays in English.
 
-use crate::page::{LAPTOP, PHONE, Page, tell};
+use crate::{
+    code_changes::copied,
+    page::{LAPTOP, PHONE, Page, tell},
+};
 use headroom_languages::{packed, table};
 use headroom_text::{self as text, Key, LANGUAGES, Language};
 use serde_json::json;
@@ -221,9 +224,7 @@ fn no_language_makes_a_page_wider_than_its_window() {
 fn a_card_for_forums_and_the_config_are_taken_along() {
     tell("a_card_for_forums_and_the_config_are_taken_along", async |page| {
         page.open(RUN).await;
-        page.click("#copy-card").await;
-        page.until("it is copied", "document.querySelector('#copy-card').textContent.includes('Copied')").await;
-        let gpu = page.clipboard().await;
+        let gpu = copied(page, "copy-card").await;
         let link = format!("({}#1&", page.address);
         assert!(gpu.starts_with("**Does not fit: ") && gpu.contains("| best fix | `batch_size = 8, "), "{gpu}");
         assert!(gpu.contains(&link), "{gpu}");

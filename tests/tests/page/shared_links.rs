@@ -1,9 +1,27 @@
-//! Shared links: the tags, icons and images that other sites read.
+//! Shared links: the tags and images that other sites read, and a plan as an image.
 
-use crate::environment::named;
-use std::fs;
+use crate::{
+    accessible::violations,
+    code_changes::copied,
+    environment::{Means, named},
+    page::{LAPTOP, PHONE, Page, tell, tell_at},
+    plain_host::PlainHost,
+};
+use serde_json::json;
+use std::{
+    fs,
+    path::Path,
+    time::{Duration, Instant},
+};
+use tempfile::TempDir;
 
 const PAGES: [&str; 6] = ["index", "diagnose", "gpus", "demo", "rig", "embed"];
+/// A run that does not fit, with a long table.
+const RUN: &str = "1&batch_size=64&gradient_accumulation_steps=1&gpu=RTX%204070&others=2GiB";
+/// Timeout for a download.
+const DOWNLOAD_MAX: Duration = Duration::from_secs(60);
+/// Pixels of a downloaded image: two for each unit of 1200 x 630.
+const SIZE: [u32; 2] = [2400, 1260];
 
 /// Returns the value of an attribute of the first tag that contains `words`.
 fn attribute<'a>(html: &'a str, words: &str, name: &str) -> Option<&'a str> {
@@ -52,4 +70,121 @@ fn every_page_has_tags_and_an_image_for_shared_links() {
         let icon = attribute(&html, "rel=\"icon\"", "href").expect("an icon");
         assert!(folder.parent().expect("a folder").join(icon).is_file(), "{page}: {icon}");
     }
+}
+
+async fn downloaded(folder: &Path) -> Vec<u8> {
+    let (file, start) = (folder.join("headroom.png"), Instant::now());
+    while !file.is_file() {
+        assert!(start.elapsed() < DOWNLOAD_MAX, "no download");
+        tokio::time::sleep(Duration::from_millis(40)).await;
+    }
+    fs::read(file).expect("the download")
+}
+
+/// Returns the words of the image that the page shows.
+async fn drawn(page: &Page) -> String {
+    page.click("#show-image").await;
+    page.until("the image is shown", "document.querySelector('#plan-image[open] canvas')").await;
+    page.value("document.querySelector('#plan-image canvas').getAttribute('aria-label')").await
+}
+
+async fn close(page: &Page) {
+    page.click("#plan-image-close").await;
+    page.until("it is closed", "!document.querySelector('#plan-image')").await;
+}
+
+#[test]
+fn a_plan_is_downloaded_and_copied_as_an_image() {
+    tell("a_plan_is_downloaded_and_copied_as_an_image", async |page| {
+        let folder = TempDir::new().expect("a folder");
+        let behaviour = json!({ "behavior": "allow", "downloadPath": folder.path() });
+        page.cdp("Browser.setDownloadBehavior", behaviour).await;
+        page.open(RUN).await;
+        let forum = copied(page, "copy-card").await;
+
+        let said = drawn(page).await;
+        assert!(said.starts_with("Headroom\n✕\nDoes not fit: "), "{said}");
+        let cells = forum.lines().skip(3).filter_map(|line| line.strip_prefix("| ")?.strip_suffix(" |"));
+        let rows = cells.filter_map(|cells| cells.split_once(" | ")).filter(|(name, _)| *name != "---");
+        let mut n_rows = 0;
+        for (name, value) in rows {
+            let value = value.replace('`', "");
+            assert!(said.contains(name), "{name}: {said}");
+            // A long value is shortened.
+            let beginning: String = value.chars().take(40).collect();
+            assert!(said.contains(beginning.trim()), "{name} {beginning}: {said}");
+            n_rows += 1;
+        }
+        assert!(n_rows >= 5, "{forum}");
+        assert!(said.contains("n_layer 12 · n_head 12"), "{said}");
+        let address = page.address.trim_start_matches("http://");
+        assert!(said.contains(&format!("{address}#1&")), "{said}");
+        let phases: Vec<String> = page
+            .value("[...document.querySelectorAll('#phases tbody tr')].map((row) => row.lastElementChild.textContent)")
+            .await;
+        assert!(phases.len() > 4 && phases.iter().all(|size| said.contains(size)), "{phases:?}: {said}");
+
+        page.click("#plan-image-download").await;
+        let png = downloaded(folder.path()).await;
+        assert_eq!(size_of(&png), SIZE);
+        page.allow_clipboard().await;
+        page.click("#plan-image-copy").await;
+        page.until("the button says so", "document.querySelector('#plan-image-copy').textContent === 'Copied'").await;
+        let types = page.promise("(await navigator.clipboard.read()).flatMap((item) => item.types)").await;
+        assert_eq!(types, json!(["image/png"]));
+        close(page).await;
+        // Escape closes it too, and the next press shows it again.
+        drawn(page).await;
+        page.press(&fantoccini::key::Key::Escape).await;
+        page.until("it is closed", "!document.querySelector('#plan-image')").await;
+    });
+}
+
+#[test]
+fn image_of_a_plan_is_the_same_in_both_themes_and_in_the_language_of_the_page() {
+    let test = "image_of_a_plan_is_the_same_in_both_themes_and_in_the_language_of_the_page";
+    let Some(means) = Means::of(test) else { return };
+    let host = PlainHost::start(&means.dist);
+    tell_at(test, &means, &host.address, None, async |page| {
+        for (language, words) in [("en", "Fits: "), ("de", "Passt: "), ("ja", "収まります"), ("zh", "显存够用")]
+        {
+            page.open_link(&format!("{}?lang={language}#1&batch_size=4", page.address)).await;
+            let mut images: Vec<String> = Vec::new();
+            for theme in ["light", "dark"] {
+                page.script(&format!("document.documentElement.dataset.theme = '{theme}'")).await;
+                let said = drawn(page).await;
+                assert!(said.contains(words), "{language}: {said}");
+                images.push(page.value("document.querySelector('#plan-image canvas').toDataURL()").await);
+                close(page).await;
+            }
+            assert!(images[0].len() > 10_000 && images[0] == images[1], "{language}");
+        }
+    });
+    host.assert_complete();
+}
+
+#[test]
+fn image_of_a_plan_is_accessible_and_fits_every_width() {
+    let name = "image_of_a_plan_is_accessible_and_fits_every_width";
+    let Some(axe) = named(name, "HEADROOM_AXE") else { return };
+    let axe = fs::read_to_string(axe).expect("axe-core's script");
+    tell(name, async |page| {
+        page.open(RUN).await;
+        page.script(&axe).await;
+        for size in [LAPTOP, PHONE, (320, 640)] {
+            page.resize(size).await;
+            drawn(page).await;
+            for theme in ["light", "dark"] {
+                page.prefer(&[("prefers-color-scheme", theme), ("prefers-reduced-motion", "reduce")]).await;
+                let found = violations(page).await;
+                assert!(found.is_empty(), "{theme}, {size:?}:\n{}", found.join("\n"));
+            }
+            let is_whole = "[...document.querySelectorAll('#plan-image, #plan-image *')].every((element) => {
+                const at = element.getBoundingClientRect();
+                return at.left >= 0 && at.right <= innerWidth && at.bottom <= innerHeight;
+            })";
+            assert!(page.value::<bool>(is_whole).await, "{size:?}");
+            close(page).await;
+        }
+    });
 }

@@ -20,7 +20,7 @@ pub fn CopyButton(
     id: &'static str,
     /// The button's label.
     label: &'static str,
-    /// Returns the text to copy; `None` disables the button.
+    /// Returns the text to copy; `None` copies nothing.
     #[prop(into)]
     content: Callback<(), Option<String>>,
     /// Whether the button is the primary action.

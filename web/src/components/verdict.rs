@@ -58,9 +58,10 @@ pub fn VerdictView(
                 <span class="verdict__copy" aria-hidden="true">{t(text::COPY)}</span>
                 <CopyButton id="copy-link" label=t(text::COPY_LINK) enabled=is_chosen
                     content=move |()| Some(browser::address_with(&budget.fragment())) />
-                <CopyButton id="copy-card" label=t(text::COPY_CARD) enabled=has_plan content=move |()| {
-                    let link = browser::address_with(&budget.fragment());
-                    budget.with_options(|answer, options| share::forum_card(answer, options, &link))
+                <CopyButton id="copy-card" label=t(text::COPY_CARD) enabled=has_plan content=move |()| forum_text(budget) />
+                <CopyButton id="show-image" label=t(text::PLAN_IMAGE) enabled=has_plan content=move |()| {
+                    browser::show_image(&image_message(&forum_text(budget)?));
+                    None
                 } />
                 <CopyButton id="copy-command" label=t(text::COPY_COMMAND) enabled=has_command
                     content=move |()| Some(budget.with_options(command::command_line)) />
@@ -71,6 +72,18 @@ pub fn VerdictView(
             {words(move || headline(verdict, no_plan))}
         </p>
     }
+}
+
+fn forum_text(budget: Budget) -> Option<String> {
+    let link = browser::address_with(&budget.fragment());
+    budget.with_options(|answer, options| share::forum_card(answer, options, &link))
+}
+
+/// Returns a forum text after the labels of the image and its buttons, in the order of web/plan-image.js.
+fn image_message(forum_text: &str) -> String {
+    let labels =
+        [text::PLAN_IMAGE, text::DOWNLOAD_CONFIG, text::COPY, text::COPIED, text::NOT_COPIED, text::CLOSE].map(t);
+    [&labels.join("\n"), forum_text].join("\n")
 }
 
 type VerdictMemo = Memo<Option<Verdict>>;
