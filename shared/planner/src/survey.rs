@@ -5,7 +5,7 @@ use crate::{
     compute::step_seconds,
     hardware::{CLOUD_GPUS, Device, Segment, by_popularity},
     nanogpt::{Settings, Value},
-    plan::{Fit, plan},
+    plan::{Fit, Plan, Request, plan},
     session::{Options, resolve_settings},
 };
 use std::ops::Range;
@@ -35,17 +35,22 @@ impl Summary {
     /// Plans a run. `None` if it has no plan.
     fn of(settings: Settings, options: &Options) -> Option<Self> {
         let request = resolve_settings(settings, options).request?;
-        let (train, block_size) = (&request.train, request.gpt.block_size());
-        let tokens = train.batch_size as f64 * train.gradient_accumulation_steps as f64 * block_size as f64;
-        let iteration_seconds = step_seconds(&request);
-        let plan = plan(request).ok()?;
-        Some(Self {
+        Some(Self::of_plan(&plan(request).ok()?))
+    }
+
+    /// The figures of a plan.
+    #[must_use]
+    pub fn of_plan(plan: &Plan) -> Self {
+        let Request { train, gpt, .. } = &plan.request;
+        let tokens = train.batch_size as f64 * train.gradient_accumulation_steps as f64 * gpt.block_size() as f64;
+        let iteration_seconds = step_seconds(&plan.request);
+        Self {
             fit: plan.fit(),
             headroom_bytes: plan.headroom_bytes,
             band_bytes: plan.headroom_band_bytes(),
             iteration_seconds,
             seconds_per_token: iteration_seconds.map(|seconds| seconds / tokens),
-        })
+        }
     }
 }
 
