@@ -11,9 +11,13 @@
 //!
 //! `config=` contains a whole text as a user would paste it. A page that embeds the calculator passes its author's text
 //! in it, and the rig page a run's output. The link's other keys override it.
+//!
+//! `against=`, at the end, contains the link of another run, with which the page Compare compares this one.
 
+mod compared;
 mod percent;
 
+pub use self::compared::{AGAINST, split_compared, with_compared};
 use self::percent::{percent_decode, percent_encode};
 use crate::{
     memory::message::TorchVersion,
@@ -76,6 +80,17 @@ fn optimizer(key: &str) -> Option<Optimizer> {
 /// Key of the moment in the page's chart that a link pins. Only the page uses it; it does not affect the run.
 pub const PIN: &str = "pin";
 
+/// Returns whether a key belongs to a page and not to the run.
+fn is_of_page(key: &str) -> bool {
+    key == PIN || key == AGAINST
+}
+
+/// Returns whether a key is a name or a path of the run, which no link contains unless it determines memory.
+#[must_use]
+pub fn is_private(key: &str) -> bool {
+    key == "dataset" || PRIVATE_KEYS.contains(&key)
+}
+
 /// Returns whether a key is included in a link. Of a fork's own keys, names and paths are omitted; numbers are
 /// included.
 fn travels(settings: &Settings, key: &str, value: &Value) -> bool {
@@ -87,7 +102,7 @@ fn travels(settings: &Settings, key: &str, value: &Value) -> bool {
             _ => true,
         },
         _ if settings.is_set(key) => !PRIVATE_KEYS.contains(&key),
-        _ if is_option(key) || key == "config" || key == PIN || !is_name(key) => false,
+        _ if is_option(key) || key == "config" || is_of_page(key) || !is_name(key) => false,
         _ => !matches!(value, Value::Str(_) | Value::Opaque(_)),
     }
 }
@@ -331,7 +346,7 @@ fn decode_within(fragment: &str, depth: u32) -> Link {
     link.later_version = later.max(link.later_version);
     let mut keys = String::new();
     let mut arguments = String::new();
-    for (part, key, value) in parts.iter().filter(|(_, key, _)| !is_text(key) && key != PIN) {
+    for (part, key, value) in parts.iter().filter(|(_, key, _)| !is_text(key) && !is_of_page(key)) {
         let is_understood = if is_option(key) {
             read_option(&mut link.options, key, value)
         } else {

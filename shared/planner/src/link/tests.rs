@@ -326,6 +326,27 @@ fn a_link_that_is_too_long_is_reported() {
     assert_eq!(link.unknown, [format!("1&init_from={}", "x".repeat(68))]);
 }
 
+/// A config with names and paths, and the link without them.
+const PRIVATE: (&str, &str) =
+    ("out_dir = '/home/me/secret'\nwandb_run_name = 'r'\nbatch_size = 8\n", "1&batch_size=8&gpu=RTX%204070");
+
+#[test]
+fn link_carries_a_second_run_that_no_other_page_reads() {
+    let link = |text: &str| encode(&settings(text), &Options::default());
+    let (run, other) = (link("batch_size = 64\n"), link(PRIVATE.0));
+    let both = with_compared(run.clone(), &other);
+    assert_eq!(both, format!("{run}&against=1%26batch_size%3D8%26gpu%3DRTX%25204070"));
+    assert_eq!(split_compared(&both), (run.as_str(), Some(PRIVATE.1.to_owned())));
+    assert_eq!(with_compared(run.clone(), &run), run, "a run against itself is the run");
+    assert_eq!(split_compared(&run), (run.as_str(), None));
+    for fragment in [both.clone(), format!("{both}&pin=300"), "1&against=1%26n_layer%3D3&batch_size=64".to_owned()] {
+        let link = decode(&fragment);
+        assert_eq!((link.config.as_str(), link.unknown), ("batch_size = 64\n", Vec::new()), "{fragment}");
+    }
+    // A fork's key of this name would be read as a run.
+    assert_eq!(link("against = 3\nbatch_size = 64\n"), run);
+}
+
 #[test]
 fn an_anchor_is_no_link() {
     assert_eq!(decode("#fixes"), Link::default());
@@ -340,6 +361,16 @@ proptest! {
     #[test]
     fn no_text_in_a_fragment_panics(text in "\\PC{0,60}", keys in "[a-z0-9&=%_-]{0,40}") {
         let _ = text_link(&text, &keys);
+    }
+
+    #[test]
+    fn any_two_runs_survive(run in "\\PC{0,40}", other in "\\PC{0,60}") {
+        let run = format!("1&gpu={}", run.replace('&', ""));
+        let both = with_compared(run.clone(), &other);
+        let expected = (run != other).then_some(other);
+        prop_assert_eq!(split_compared(&both), (run.as_str(), expected));
+        let (link, alone) = (decode(&both), decode(&run));
+        prop_assert_eq!((link.options, link.unknown), (alone.options, alone.unknown));
     }
 
     #[test]
