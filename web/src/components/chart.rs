@@ -9,7 +9,7 @@ use headroom_text::{Separator, decimal};
 use leptos::{html::Div, prelude::*};
 use web_sys::{KeyboardEvent, PointerEvent};
 
-use super::dynamic::{flag, part, some_words, words};
+use super::dynamic::{IntoPart, Part, flag, part, some_words, words};
 use super::verdict::Mark;
 use crate::{
     browser,
@@ -23,7 +23,8 @@ use crate::{
     text::{self, say, t},
 };
 
-fn percent(share: f64) -> String {
+/// Formats a share as a percentage for CSS.
+pub fn percent(share: f64) -> String {
     decimal::fixed(share * 100.0, 3) + "%"
 }
 
@@ -368,12 +369,14 @@ fn Axis(chart: ChartMemo) -> impl IntoView {
     }
 }
 
-fn tick(tick: &Tick) -> impl IntoView + use<> {
+/// Renders a tick of an axis.
+pub fn tick(tick: &Tick) -> Part {
     view! {
         <span class="chart__tick" title=tick.title style:left=percent(tick.start) style:width=percent(tick.width)>
             <span data-short=tick.short>{tick.label}</span>
         </span>
     }
+    .into_part()
 }
 
 /// Returns the path of the hatching in a band's legend swatch.

@@ -9,6 +9,7 @@ use super::dynamic::{IntoPart, Part, flag, part, words};
 use crate::{
     browser,
     state::{
+        answer::Shared,
         budget::Budget,
         fixes::{Row, SharedRows, applied, rows},
         memo::memo,
@@ -32,7 +33,7 @@ pub fn Fixes(
 ) -> impl IntoView {
     let shown = RwSignal::new(SharedRows::None);
     let stale = RwSignal::new(true);
-    keep_advice(budget, shown, stale);
+    keep_advice(budget.session, budget.answer, shown, stale);
     let is_outdated = move || stale.get_untracked() || !untrack(move || budget.is_entered());
     // The sessions before and after the last applied fix.
     let made = RwSignal::new(None::<[Session; 2]>);
@@ -99,19 +100,24 @@ pub fn Fixes(
     }
 }
 
-/// Updates the advice after the answer changes, with a delay.
-fn keep_advice(budget: Budget, shown: RwSignal<SharedRows>, stale: RwSignal<bool>) {
+/// Updates the advice on a session after its answer changes, with a delay.
+pub fn keep_advice(
+    session: ReadSignal<Session>,
+    answer: Memo<Shared>,
+    shown: RwSignal<SharedRows>,
+    stale: RwSignal<bool>,
+) {
     let pending = StoredValue::new(None::<TimeoutHandle>);
     Effect::new(move |_| {
-        budget.answer.track();
+        answer.track();
         stale.set(true);
         if let Some(pending) = pending.get_value() {
             pending.clear();
         }
         let look = move || {
-            let session = budget.session.get_untracked();
+            let session = session.get_untracked();
             // Without a plan there is no advice. The advice for an earlier plan would be wrong.
-            let found = budget.answer.with_untracked(|answer| rows(&answer.0, &session));
+            let found = answer.with_untracked(|answer| rows(&answer.0, &session));
             stale.set(found.is_none());
             shown.set(found.map(Arc::new));
         };

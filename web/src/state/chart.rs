@@ -8,13 +8,13 @@ use std::ops::Range;
 
 use headroom_planner::{gpt::tensors::Category, memory::timeline::Point};
 
-pub use self::{
-    axis::Tick,
-    labels::{FailureMark, Label},
-};
 use self::{
-    axis::{clipped, levels, stretches, ticks},
+    axis::clipped,
     labels::{label, words_at},
+};
+pub use self::{
+    axis::{Tick, levels, stretches, ticks},
+    labels::{FailureMark, Label},
 };
 use super::{answer::PlanWithTimeline, course::failure_column};
 use crate::text::{self, t};
@@ -198,14 +198,14 @@ fn stack(outside: [u64; 2], point: &Point, view: View) -> [u64; N_BANDS] {
 }
 
 /// Converts bytes to path units from the bottom.
-fn units(bytes: u64, top: f64) -> u64 {
+pub fn units(bytes: u64, top: f64) -> u64 {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of HEIGHT, never negative")]
     let units = (bytes as f64 / top * HEIGHT as f64).round() as u64;
     units.min(HEIGHT)
 }
 
 /// A stepped area between two outlines; empty for a band without height.
-fn area(n: usize, upper: impl Fn(usize) -> u64, lower: impl Fn(usize) -> u64) -> String {
+pub fn area(n: usize, upper: impl Fn(usize) -> u64, lower: impl Fn(usize) -> u64) -> String {
     if (0..n).all(|column| upper(column) == lower(column)) {
         return String::new();
     }

@@ -1,7 +1,7 @@
 //! The user's input: the single source of truth behind the text, the form and the link.
 
 use headroom_planner::{
-    link::{self, PIN},
+    link::{self, PIN, split_compared},
     nanogpt::{Format, PastedKind, Value, names_launcher, recognize, without_own_comments},
     session::Options,
 };
@@ -50,6 +50,8 @@ pub struct LinkedSession {
     pub names_gpu: bool,
     /// The pinned moment, as a share of the run.
     pub pinned: Option<f64>,
+    /// The link of the run that this one is compared with.
+    pub compared: Option<String>,
 }
 
 /// The resolution of the pinned moment in a link, in parts of the run.
@@ -74,6 +76,11 @@ pub fn split_pin(fragment: &str) -> (&str, Option<f64>) {
     }
 }
 
+/// The run's part of a fragment: without the pinned moment and the compared run.
+pub fn run_of(fragment: &str) -> &str {
+    split_compared(split_pin(fragment).0).0
+}
+
 impl Session {
     /// A session without applied fixes.
     pub fn new(text: String, options: Options) -> Self {
@@ -90,6 +97,7 @@ impl Session {
             return None;
         }
         let (fragment, pinned) = split_pin(fragment);
+        let (fragment, compared) = split_compared(fragment);
         let link = link::decode(fragment);
         let mut session = Self::new(link.config, link.options);
         if let Some((of, text)) = kept.filter(|(of, _)| *of == fragment) {
@@ -98,7 +106,8 @@ impl Session {
         }
         session.settle();
         let names_gpu = fragment.split('&').any(|part| part.starts_with("gpu=") || part.starts_with("vram="));
-        Some(LinkedSession { session, unknown: link.unknown, later_version: link.later_version, names_gpu, pinned })
+        let (unknown, later_version) = (link.unknown, link.later_version);
+        Some(LinkedSession { session, unknown, later_version, names_gpu, pinned, compared })
     }
 
     /// Selects the GPU chosen earlier on this device, if it is still known.
@@ -208,6 +217,17 @@ mod tests {
         let opened = Session::open("1&batch_size=3&pin=x", None).expect("a link");
         assert_eq!((opened.pinned, opened.unknown.len()), (None, 0));
         assert_eq!(opened.session.text, "batch_size = 3\n", "a pin is not a config key");
+    }
+
+    #[test]
+    fn a_link_with_a_compared_run_opens_the_run_alone() {
+        let session = Session { text: "batch_size = 8  # mine\n".into(), ..Session::default() };
+        let run = session.fragment();
+        let link = with_pin(link::with_compared(run.clone(), "1&n_layer=3"), Some(0.5));
+        assert_eq!(run_of(&link), run);
+        let opened = Session::open(&link, Some((&run, &session.text))).expect("a link");
+        assert_eq!((opened.compared.as_deref(), opened.pinned), (Some("1&n_layer=3"), Some(0.5)));
+        assert_eq!((&opened.session.text, opened.unknown.len()), (&session.text, 0));
     }
 
     #[test]
