@@ -6,6 +6,7 @@ pub mod builtin;
 pub mod chart;
 pub mod code_changes;
 pub mod coded;
+pub mod compare;
 pub mod config;
 pub mod demo;
 pub mod diagnosis;

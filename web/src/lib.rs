@@ -39,6 +39,11 @@ pub fn gpus() {
     show(text::TITLE_GPUS, pages::GpusPage);
 }
 
+/// Shows the page that compares two runs.
+pub fn compare() {
+    show(text::TITLE_COMPARE, pages::ComparePage);
+}
+
 /// Shows the rig page, which monitors the machine with the GPUs.
 pub fn rig() {
     show(text::TITLE_RIG, pages::RigPage);

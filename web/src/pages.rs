@@ -2,6 +2,7 @@
 
 mod address;
 mod budget;
+mod compare;
 mod demo;
 mod diagnose;
 mod embed;
@@ -9,6 +10,7 @@ mod gpus;
 mod rig;
 
 pub use budget::BudgetPage;
+pub use compare::ComparePage;
 pub use demo::DemoPage;
 pub use diagnose::DiagnosePage;
 pub use embed::EmbedPage;

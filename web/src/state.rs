@@ -7,6 +7,7 @@ pub mod builtin;
 pub mod burst;
 pub mod chart;
 pub mod command;
+pub mod compare;
 pub mod course;
 pub mod demo;
 pub mod diagnosis;

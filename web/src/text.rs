@@ -52,10 +52,11 @@ pub fn message(message: &Message) -> String {
 /// The options of the theme switch.
 pub const THEMES: [Key; 3] = [THEME_AUTO, THEME_LIGHT, THEME_DARK];
 /// The pages with their addresses.
-pub const PAGE_LINKS: [(Key, &str); 7] = [
+pub const PAGE_LINKS: [(Key, &str); 8] = [
     (PAGE_BUDGET, "./"),
     (PAGE_DIAGNOSE, "./diagnose.html"),
     (PAGE_GPUS, "./gpus.html"),
+    (PAGE_COMPARE, "./compare.html"),
     (PAGE_DEMO, "./demo.html"),
     (PAGE_RIG, "./rig.html"),
     (PAGE_EMBED, "./embed.html"),

@@ -78,7 +78,8 @@ fn ensure_page(shell: &Shell, build: Build) -> Result<()> {
 }
 
 /// The pages; each has its own program, named in its HTML.
-pub const PAGES: [&str; 6] = ["demo.html", "diagnose.html", "embed.html", "gpus.html", "rig.html", "index.html"];
+pub const PAGES: [&str; 7] =
+    ["compare.html", "demo.html", "diagnose.html", "embed.html", "gpus.html", "rig.html", "index.html"];
 
 /// Writes the pages into `dist`. `address` is their public address, or empty.
 fn assemble(shell: &Shell, build: Build, has_optimizers: bool, address: &str) -> Result<()> {

@@ -31,7 +31,7 @@ pub fn english() -> &'static Table {
     table(LANGUAGES[0].code)
 }
 
-/// Returns the file that a page fetches for a language. Pages are `budget`, `diagnose`, `embed`, `demo` and `rig`;
+/// Returns the file that a page fetches for a language. Pages are `budget`, `diagnose`, `gpus`, `compare`, `embed`, `demo` and `rig`;
 /// `writes` is the worker that a rig's page starts.
 #[must_use]
 pub fn packed(language: &Language, page: &str) -> String {

@@ -31,6 +31,7 @@ fn header_links_to_the_documentation_in_every_language() {
                 ("demo.html", "#write"),
                 ("embed.html", "#gpu"),
                 ("gpus.html", "#gpu"),
+                ("compare.html", "#gpu"),
             ] {
                 go_to(page, &format!("{}{at}?lang={language}", page.address)).await;
                 page.until("the page is there", &format!("document.querySelector('{there}')")).await;

@@ -46,7 +46,7 @@ async fn all_words(page: &Page) -> BTreeSet<String> {
 /// Returns English texts that differ in the other language.
 fn english_left(words: &BTreeSet<String>, language: &Language) -> Vec<String> {
     let lines = |language: &Language| -> Vec<String> {
-        ["budget", "demo", "diagnose", "embed", "gpus"]
+        ["budget", "compare", "demo", "diagnose", "embed", "gpus"]
             .iter()
             .flat_map(|page| packed(language, page).split('\n').map(str::to_owned).collect::<Vec<_>>())
             .collect()
@@ -126,6 +126,12 @@ fn the_other_pages_speak_every_language_too() {
 
             page.goto(&at("gpus.html")).await;
             page.until("the GPUs are there", "document.querySelector('[data-testid=gpus]')").await;
+            let left = english_left(&all_words(page).await, spoken);
+            assert!(left.is_empty(), "{}: {left:?}", spoken.code);
+
+            page.goto(&format!("{}#1&batch_size=4&against=1%26batch_size%3D64", at("compare.html"))).await;
+            page.until("fixes are there", "document.querySelector('.fixes:not(.stale) [data-fix]')").await;
+            page.value::<bool>("(document.querySelector('#more').open = true)").await;
             let left = english_left(&all_words(page).await, spoken);
             assert!(left.is_empty(), "{}: {left:?}", spoken.code);
 

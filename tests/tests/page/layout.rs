@@ -433,6 +433,7 @@ fn checkboxes_are_squares_of_16_px() {
                 ("demo.html", "#slowly", 1),
                 ("embed.html", "#snippet", 0),
                 ("gpus.html", "[data-testid=gpus]", 1),
+                ("compare.html", "[data-testid=compare-headline]", 6),
                 ("embed.html?host=none", "#verdict[data-fits]", 1),
             ] {
                 let separator = if name.contains('?') { '&' } else { '?' };

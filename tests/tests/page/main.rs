@@ -13,6 +13,7 @@ mod builtin;
 mod carried;
 mod chart;
 mod code_changes;
+mod compare;
 mod demo;
 mod diagnose;
 mod documentation;

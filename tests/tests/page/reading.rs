@@ -46,7 +46,8 @@ fn missing_memory_has_a_readable_unit() {
 }
 
 /// The pages that need no agent, with a selector of what each draws.
-const PAGES: [(&str, &str); 5] = [
+const PAGES: [(&str, &str); 6] = [
+    ("compare.html", "[data-testid=compare-headline]"),
     ("demo.html", "#write"),
     ("diagnose.html", "#message"),
     ("embed.html", "#snippet"),

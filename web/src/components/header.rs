@@ -11,8 +11,8 @@ use crate::{
 /// The themes of the switch, in the order of its buttons.
 const THEMES: [Option<&str>; 3] = [None, Some("light"), Some("dark")];
 
-/// Indices of the pages that show a run: the calculator, Diagnose, the GPUs and Embed.
-const SHOWS_RUN: [usize; 4] = [0, 1, 2, 5];
+/// Indices of the pages that show a run: the calculator, Diagnose, the GPUs, Compare and Embed.
+const SHOWS_RUN: [usize; 5] = [0, 1, 2, 3, 6];
 
 /// The page's header.
 #[component]

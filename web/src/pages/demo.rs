@@ -46,7 +46,7 @@ pub fn DemoPage() -> impl IntoView {
         }
     });
     view! {
-        <Header page=3 leave=leave(desk) />
+        <Header page=4 leave=leave(desk) />
         <main class="demo">
             <div class="demo__head" id="answer" tabindex="-1">
                 <h1 class="demo__heading">{t(text::DEMO_HEADING)}</h1>

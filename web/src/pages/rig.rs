@@ -37,7 +37,7 @@ pub fn RigPage() -> impl IntoView {
         desk.connection.with(|connection| connection.is_old(now_ms))
     };
     view! {
-        <Header page=4 leave=Callback::new(|()| {}) />
+        <Header page=5 leave=Callback::new(|()| {}) />
         <main class="rig">
             <Status desk />
             <Access desk />

@@ -20,6 +20,12 @@ pub fn signed_size(bytes: i64) -> String {
     if bytes < 0 { format!("−{magnitude}") } else { magnitude }
 }
 
+/// A difference in size with its sign; zero has none.
+pub fn difference(bytes: i64) -> String {
+    let size = signed_size(bytes);
+    if bytes > 0 { format!("+{size}") } else { size }
+}
+
 /// The exact number of bytes, grouped by thousands, as a size shows it on hover.
 pub fn exact_bytes(bytes: u64) -> String {
     format!("{} {}", grouped(bytes), t(text::BYTES))
@@ -83,6 +89,12 @@ mod tests {
         assert_eq!(signed_size(1 << 20), "1.0 MiB");
         // A run of 500 layers with a context of 16384, on a GPU of 12 GB.
         assert_eq!(signed_size(-2_510_621_167_929_262), "−2,283.40 TiB");
+    }
+
+    #[test]
+    fn differences_have_a_sign() {
+        assert_eq!([1 << 30, -(1 << 30)].map(difference), ["+1.00 GiB", "−1.00 GiB"]);
+        assert!(!difference(0).contains(['+', '−']));
     }
 
     #[test]

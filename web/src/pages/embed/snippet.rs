@@ -42,7 +42,7 @@ pub fn SnippetPage(
     let leave = Callback::new(move |()| address::write(budget));
     let local = browser::is_local().then(|| view! { <p class="embed__local">{t(text::EMBED_LOCAL)}</p> });
     view! {
-        <Header page=5 leave />
+        <Header page=6 leave />
         <Notice notice=budget.notice />
         <main class="embed">
             <section class="panel embed__given" aria-labelledby="embed-title">

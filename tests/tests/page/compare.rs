@@ -1,0 +1,229 @@
+//! The page that compares two runs.
+
+use crate::{
+    accessible::violations,
+    environment::named,
+    page::{LAPTOP, PHONE, Page, tell},
+};
+use fantoccini::key::Key;
+use std::fs;
+
+const HEADLINE: &str = "document.querySelector('[data-testid=compare-headline]').textContent.trim()";
+const OFFERED: &str = "document.querySelector('.fixes:not(.stale) [data-fix=micro_batch]')";
+/// A run that fails beside one that fits.
+const BOTH: &str = "1&batch_size=64&gpu=RTX%204070&against=1%26batch_size%3D4%26gpu%3DRTX%25204070";
+
+async fn open(page: &Page, fragment: &str) {
+    page.goto("about:blank").await;
+    page.goto(&format!("{}compare.html#{fragment}", page.address)).await;
+    page.until("both runs are shown", "document.querySelector('.compare__tile[data-run=changed]')").await;
+}
+
+/// The texts of the tile of a run, and of all tables.
+async fn tile(page: &Page, run: &str) -> String {
+    page.text(&format!(".compare__tile[data-run={run}]")).await
+}
+
+async fn shown(page: &Page) -> Vec<String> {
+    let mut all = vec![page.value::<String>(HEADLINE).await];
+    for selector in [".compare__tiles", "[data-testid=compare-categories]", "[data-testid=compare-phases]"] {
+        all.push(page.text(selector).await);
+    }
+    all.push(page.value("document.querySelector('.compare__line').getAttribute('d')").await);
+    all
+}
+
+#[test]
+fn comparison_pins_the_calculators_run_and_follows_a_change() {
+    tell("comparison_pins_the_calculators_run_and_follows_a_change", async |page| {
+        page.open("1&gpu=RTX%204070").await;
+        page.paste("#config", "batch_size = 4  # mine\n").await;
+        page.until("it is read", "document.querySelector('#batch_size').value === '4'").await;
+        let pinned = page.text("#verdict > span:last-child").await;
+        page.click(".header__pages [href*='compare.html']").await;
+        page.until("both runs are the same", &format!("{HEADLINE} === 'Both runs are the same'")).await;
+        page.fill("#batch_size", "64").await;
+        page.until("the runs differ", &format!("{HEADLINE}.endsWith('more and does not fit')")).await;
+        assert_eq!(page.value::<String>("document.querySelector('#config').value").await, "batch_size = 64  # mine\n");
+        let rows: Vec<String> = page
+            .value("[...document.querySelectorAll('[data-testid=compare-settings] tbody tr')].map((row) => row.dataset.setting)")
+            .await;
+        assert_eq!(rows, ["batch_size"]);
+        page.until(
+            "the address has both",
+            "location.hash.includes('batch_size=64') && location.hash.includes('&against=1%26batch_size%3D4')",
+        )
+        .await;
+        // Each tile has the verdict and the memory of the calculator.
+        let (verdicts, before) =
+            ([".compare__tile[data-run=pinned]", ".compare__tile[data-run=changed]"], shown(page).await);
+        let mut said = Vec::new();
+        for verdict in verdicts {
+            said.push(page.text(&format!("{verdict} .compare__verdict")).await);
+        }
+        assert!(pinned.starts_with(&said[0]), "{pinned:?} is not {:?}", said[0]);
+        let used = "[...document.querySelectorAll('[data-testid=compare-categories] tr:last-child td')].map((cell) => cell.dataset.bytes)";
+        let used: Vec<String> = page.value(used).await;
+        assert_eq!(
+            used[1].parse::<i64>().expect("bytes") - used[0].parse::<i64>().expect("bytes"),
+            used[2].parse::<i64>().expect("bytes")
+        );
+        let link: String = page.value("location.href").await;
+        for (run, fragment) in ["1&batch_size=4&gpu=RTX%204070", "1&batch_size=64&gpu=RTX%204070"].iter().enumerate() {
+            page.open(fragment).await;
+            assert!(page.text("#verdict").await.starts_with(&said[run]), "{:?}", said[run]);
+            let title: String = page.value("document.querySelectorAll('.figures__figure')[2].title.replace(/\\D+bytes.*/, '').replaceAll(',', '')").await;
+            assert_eq!(title, used[run]);
+        }
+        // Another tab has neither the history nor the stored text.
+        page.script("sessionStorage.clear()").await;
+        page.goto("about:blank").await;
+        page.goto(&link).await;
+        page.until("it is the same", &format!("{HEADLINE} === {:?}", before[0])).await;
+        assert_eq!(shown(page).await, before);
+        page.script("sessionStorage.clear()").await;
+        page.open("").await;
+    });
+}
+
+#[test]
+fn runs_are_swapped_pinned_and_changed_back_and_back_undoes_it() {
+    tell("runs_are_swapped_pinned_and_changed_back_and_back_undoes_it", async |page| {
+        open(page, BOTH).await;
+        let [pinned, changed] = [tile(page, "pinned").await, tile(page, "changed").await];
+        page.click("#compare-swap").await;
+        page.until("the headline turns", &format!("{HEADLINE}.endsWith('less and fits')")).await;
+        let figures = |text: &str| text.trim_start_matches("Pinned").trim_start_matches("Changed").to_owned();
+        assert_eq!(figures(&tile(page, "pinned").await), figures(&changed));
+        assert_eq!(figures(&tile(page, "changed").await), figures(&pinned));
+        assert_eq!(page.value::<String>("document.querySelector('#batch_size').value").await, "4");
+        page.until("the address follows", "location.hash.startsWith('#1&batch_size=4&')").await;
+        page.back().await;
+        page.until("it is undone", &format!("{HEADLINE}.endsWith('more and does not fit')")).await;
+        assert_eq!([tile(page, "pinned").await, tile(page, "changed").await], [pinned.clone(), changed.clone()]);
+        page.forward().await;
+        page.until("it is done again", &format!("{HEADLINE}.endsWith('less and fits')")).await;
+        page.back().await;
+        page.until("it is undone", &format!("{HEADLINE}.endsWith('more and does not fit')")).await;
+        page.click("#compare-pin").await;
+        page.until("both are the same", &format!("{HEADLINE} === 'Both runs are the same'")).await;
+        assert_eq!(figures(&tile(page, "pinned").await), figures(&changed));
+        page.back().await;
+        page.until("it is undone", &format!("{HEADLINE}.endsWith('more and does not fit')")).await;
+        page.click("#compare-back").await;
+        page.until("both are the same", &format!("{HEADLINE} === 'Both runs are the same'")).await;
+        assert_eq!(figures(&tile(page, "changed").await), figures(&pinned));
+    });
+}
+
+#[test]
+fn two_gpus_are_compared_with_both_limits() {
+    tell("two_gpus_are_compared_with_both_limits", async |page| {
+        open(page, "1&batch_size=12&gpu=RTX%204070").await;
+        page.choose_gpu("RTX 4090").await;
+        page.until("the GPUs differ", &format!("{HEADLINE}.endsWith('and fits')")).await;
+        let limits: Vec<String> = page
+            .value("[...document.querySelectorAll('.compare__limit')].map((limit) => limit.textContent.trim())")
+            .await;
+        assert_eq!(limits.len(), 2, "{limits:?}");
+        assert!(limits[0].starts_with("Pinned 11.") && limits[1].starts_with("Changed 23."), "{limits:?}");
+        assert!(page.text("[data-testid=compare-settings]").await.contains("RTX 4090"));
+        // While no GPU is chosen, there is no comparison.
+        page.fill("#gpu", "RTX").await;
+        page.until("no GPU is chosen", &format!("{HEADLINE}.includes('choose a GPU')")).await;
+        page.press(&char::from(Key::Escape).to_string()).await;
+        page.until("it is back", &format!("{HEADLINE}.endsWith('and fits')")).await;
+    });
+}
+
+#[test]
+fn focus_on_a_fix_previews_it_and_applying_keeps_it() {
+    tell("focus_on_a_fix_previews_it_and_applying_keeps_it", async |page| {
+        open(page, "1&batch_size=64&gpu=RTX%204070").await;
+        page.until("fixes are offered", OFFERED).await;
+        let address: String = page.value("location.href").await;
+        let (before, n_entries) = (shown(page).await, page.value::<u64>("history.length").await);
+        let top = "document.querySelector('[data-fix=micro_batch]').getBoundingClientRect().top + scrollY";
+        let place: f64 = page.value(top).await;
+        let is_preview = "document.querySelector('[data-testid=compare-headline]').dataset.preview === 'true'";
+        page.script("document.querySelector('[data-fix=micro_batch] button').focus()").await;
+        page.until("it is previewed", is_preview).await;
+        assert!(page.value::<String>(HEADLINE).await.ends_with("less and fits"));
+        assert!(tile(page, "changed").await.starts_with("Preview: batch_size = "));
+        assert_eq!(page.value::<f64>(top).await, place, "the fix stays under the pointer");
+        let previewed = shown(page).await;
+        assert_ne!(previewed, before);
+        assert_eq!(page.value::<String>("location.href").await, address);
+        assert_eq!(page.value::<String>("document.querySelector('#batch_size').value").await, "64");
+        // The next control is another fix, and the field after that is not one.
+        page.press(&char::from(Key::Tab).to_string()).await;
+        page.until("the next one is previewed", &format!("{is_preview} && {HEADLINE} !== {:?}", "")).await;
+        page.script("document.querySelector('#batch_size').focus()").await;
+        page.until("the preview ends", &format!("!({is_preview})")).await;
+        assert_eq!(shown(page).await, before);
+        page.script("document.querySelector('[data-fix=micro_batch]').dispatchEvent(new PointerEvent('pointerover', { bubbles: true }))").await;
+        page.until("the pointer previews it", is_preview).await;
+        page.script("document.querySelector('#fixes').dispatchEvent(new PointerEvent('pointerleave'))").await;
+        page.until("the preview ends", &format!("!({is_preview})")).await;
+        assert_eq!(page.value::<u64>("history.length").await, n_entries);
+        page.script("document.querySelector('[data-fix=micro_batch] button').focus()").await;
+        page.until("it is previewed", is_preview).await;
+        page.press(&char::from(Key::Enter).to_string()).await;
+        page.until("it is applied", &format!("!({is_preview}) && {HEADLINE}.endsWith('less and fits')")).await;
+        page.until("the address follows", "location.hash.includes('&against=1%26batch_size%3D64')").await;
+        assert_eq!(shown(page).await[2..], previewed[2..]);
+        page.back().await;
+        page.until("it is undone", &format!("{HEADLINE} === 'Both runs are the same'")).await;
+    });
+}
+
+#[test]
+fn other_pages_open_a_comparison_with_the_changed_run() {
+    tell("other_pages_open_a_comparison_with_the_changed_run", async |page| {
+        page.open(BOTH).await;
+        assert_eq!(page.value::<String>("document.querySelector('#batch_size').value").await, "64");
+        assert!(page.value::<bool>("document.querySelector('#notice') === null").await);
+        for (name, shown) in [("gpus.html", "#config"), ("embed.html", "#snippet"), ("diagnose.html", "#config")] {
+            page.goto("about:blank").await;
+            page.goto(&format!("{}{name}#{BOTH}", page.address)).await;
+            page.until("the page is there", &format!("document.querySelector('{shown}')")).await;
+            let text: String = page.value("document.querySelector('#config').value").await;
+            assert_eq!(text, "batch_size = 64\n", "{name}");
+            assert!(page.value::<bool>("document.querySelector('#notice') === null").await, "{name}");
+        }
+        page.open("").await;
+    });
+}
+
+#[test]
+fn comparison_is_accessible_and_fits_every_width() {
+    let name = "comparison_is_accessible_and_fits_every_width";
+    let Some(axe) = named(name, "HEADROOM_AXE") else { return };
+    let axe = fs::read_to_string(axe).expect("axe-core's script");
+    tell(name, async |page| {
+        for language in ["en", "de", "ja", "zh"] {
+            page.goto("about:blank").await;
+            page.goto(&format!("{}compare.html?lang={language}#{BOTH}", page.address)).await;
+            page.until("fixes are offered", "document.querySelector('.fixes:not(.stale)')").await;
+            page.script(&axe).await;
+            for size in [(320, 700), PHONE, (820, 1180), LAPTOP, (1920, 1080)] {
+                page.resize(size).await;
+                let beyond: i64 =
+                    page.value("document.documentElement.scrollWidth - document.documentElement.clientWidth").await;
+                assert!(beyond <= 0, "{language}, {size:?}: {beyond} px too wide");
+                // Scrolling within the page would hide figures; a text area and code scroll by themselves.
+                let inner: Vec<String> = page
+                    .value(
+                        "[...document.querySelectorAll('main *:not(textarea, pre, select, input)')].filter((e) => e.scrollWidth > e.clientWidth + 1
+                           && ['auto', 'scroll'].includes(getComputedStyle(e).overflowX)).map((e) => e.className)",
+                    )
+                    .await;
+                assert_eq!(inner, Vec::<String>::new(), "{language}, {size:?}");
+                for scheme in ["light", "dark"] {
+                    page.prefer(&[("prefers-color-scheme", scheme), ("prefers-reduced-motion", "reduce")]).await;
+                    assert_eq!(violations(page).await, Vec::<String>::new(), "{language}, {size:?}, {scheme}");
+                }
+            }
+        }
+    });
+}

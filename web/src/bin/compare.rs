@@ -1,0 +1,5 @@
+//! The page that compares two runs.
+
+fn main() {
+    headroom_web::compare();
+}

@@ -1,0 +1,107 @@
+//! The fixes of the pinned run. The one under the pointer or with the focus is previewed.
+
+use headroom_planner::{advice::Change, nanogpt::Value};
+use leptos::prelude::*;
+use wasm_bindgen::JsCast;
+use web_sys::{Element, Event};
+
+use super::super::{
+    dynamic::{IntoPart, Part, flag, part},
+    fixes::{apply_label, item, keep_advice},
+};
+use crate::{
+    browser,
+    state::{
+        compare::Comparison,
+        fixes::{Row, SharedRows},
+    },
+    text::{self, say, t},
+};
+
+/// The id of the largest micro-batch size in the list.
+const LARGER: &str = "larger";
+
+/// The panel of fixes.
+#[component]
+pub fn PreviewedFixes(
+    /// The page's state.
+    comparison: Comparison,
+) -> impl IntoView {
+    let shown = RwSignal::new(SharedRows::None);
+    let stale = RwSignal::new(true);
+    keep_advice(comparison.pinned, comparison.pinned_answer, shown, stale);
+    // The fix under the pointer, and the one with the focus. The pointer comes first.
+    let pointed = RwSignal::new(None::<String>);
+    let focused = RwSignal::new(None::<String>);
+    let meant = Memo::new(move |_| pointed.get().or_else(|| focused.get()));
+    Effect::new(move |_| {
+        let found = meant.get().filter(|_| !stale.get()).and_then(|id| shown.with(|rows| changes(rows, &id)));
+        match found {
+            Some((settings, changes)) => comparison.show_preview(&settings, &changes),
+            None => comparison.preview.set(None),
+        }
+    });
+    let apply = move |id: &str| {
+        let found = shown.with_untracked(|rows| changes(rows, id));
+        let Some((_, changes)) = found.filter(|_| !stale.get_untracked()) else { return };
+        pointed.set(None);
+        focused.set(None);
+        comparison.apply(&changes);
+        browser::show_answer();
+    };
+    let list = move || {
+        shown.get().map(|rows| {
+            let larger = rows.larger.map(|larger| {
+                view! {
+                    <button type="button" class="button" data-fix=LARGER on:click=move |_| apply(LARGER)>{say(&text::set_batch(larger))}</button>
+                }
+            });
+            let lead = (!rows.lead.is_empty()).then(|| view! { <p class="fixes__lead">{rows.lead.clone()} {larger}</p> });
+            let fixes: Vec<Part> = rows.fixes.iter().cloned().map(|fix| row(fix, Callback::new(move |id: String| apply(&id)))).collect();
+            view! { {lead} <ol class="fixes__list">{fixes}</ol> }
+        })
+    };
+    let without_plan = move || comparison.pinned_answer.with(|answer| answer.0.plan().is_none());
+    let none = move || without_plan().then(|| view! { <p class="fixes__lead">{t(text::NO_FIXES)}</p> });
+    view! {
+        <section class="fixes" class:stale=flag(move || stale.get()) aria-labelledby="fixes-title">
+            <h2 class="panel-title"><span id="fixes-title" tabindex="-1">{t(text::COMPARE_FIXES)}</span></h2>
+            <p class="fixes__lead">{t(text::COMPARE_FIXES_HINT)}</p>
+            <div class="fixes__body" id="fixes" data-testid="fixes"
+                on:pointerover=move |event| pointed.set(fix_of(&event))
+                on:pointerleave=move |_| pointed.set(None)
+                on:focusin=move |event| focused.set(fix_of(&event))
+                on:focusout=move |_| focused.set(None)>
+                {part(none)}
+                {part(list)}
+            </div>
+        </section>
+    }
+}
+
+/// The id of the fix that contains the target of an event.
+fn fix_of(event: &Event) -> Option<String> {
+    let target: Element = event.target()?.dyn_into().ok()?;
+    target.closest("[data-fix]").ok()??.get_attribute("data-fix")
+}
+
+/// The settings of a fix in words, and its changes.
+fn changes(rows: &SharedRows, id: &str) -> Option<(String, Vec<Change>)> {
+    let rows = rows.as_ref()?;
+    if id == LARGER {
+        let larger = rows.larger?;
+        let change = Change::Key("batch_size", Value::Int(i64::try_from(larger).unwrap_or(i64::MAX)));
+        return Some((format!("batch_size = {larger}"), vec![change]));
+    }
+    let fix = rows.fixes.iter().find(|fix| fix.id == id)?;
+    Some((fix.settings.clone(), fix.changes.clone()))
+}
+
+fn row(fix: Row, apply: Callback<String>) -> Part {
+    let (id, label) = (fix.id.clone(), apply_label(&fix));
+    let button = view! {
+        <button type="button" class="button" class:button--primary=fix.fits aria-label=label
+            on:click=move |_| apply.run(id.clone())>{t(text::APPLY)}</button>
+    };
+    item(fix, button.into_part())
+}

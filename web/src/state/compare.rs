@@ -1,0 +1,141 @@
+//! Two runs side by side: the pinned one, and one that is changed or previewed.
+
+pub mod overlay;
+pub mod rows;
+#[cfg(test)]
+mod tests;
+pub mod view;
+
+use std::sync::Arc;
+
+use headroom_planner::{advice::Change, link};
+use leptos::prelude::*;
+
+use self::view::{ComparedRun, ComparisonView};
+use super::{
+    answer::{PlannedSession, Shared},
+    budget::Budget,
+    fixes::applied,
+    session::Session,
+};
+
+/// A fix that is shown in place of the changed run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Preview {
+    /// The settings that it changes, in one line.
+    pub settings: String,
+    /// The pinned run with the fix.
+    pub session: Session,
+    /// Its plan.
+    pub answer: Shared,
+}
+
+/// The signals of the page that compares two runs.
+#[derive(Clone, Copy)]
+pub struct Comparison {
+    /// The changed run, which the form edits.
+    pub changed: Budget,
+    /// The pinned run. Only [`Comparison::set_pinned`] changes it.
+    pub pinned: ReadSignal<Session>,
+    write: WriteSignal<Session>,
+    /// The result of the pinned run.
+    pub pinned_answer: Memo<Shared>,
+    /// The fix under the pointer or with the focus.
+    pub preview: RwSignal<Option<Preview>>,
+}
+
+impl Comparison {
+    /// Creates the signals. Both runs are nanoGPT's default run.
+    pub fn new() -> Self {
+        let (pinned, write) = signal(Session::default());
+        let pinned_answer = Memo::new(move |_| pinned.with(|session| Shared(Arc::new(PlannedSession::of(session)))));
+        Self { changed: Budget::new(), pinned, write, pinned_answer, preview: RwSignal::new(None) }
+    }
+
+    /// Sets the pinned run.
+    pub fn set_pinned(self, session: Session) {
+        if self.pinned.with_untracked(|pinned| *pinned != session) {
+            self.write.set(session);
+        }
+        self.preview.set(None);
+    }
+
+    /// Pins the changed run, as a step of the history.
+    pub fn pin(self) {
+        self.changed.commit(|_| {});
+        self.set_pinned(self.changed.session.get_untracked());
+    }
+
+    /// Exchanges the runs, as a step of the history.
+    pub fn swap(self) {
+        let (pinned, changed) = (self.pinned.get_untracked(), self.changed.session.get_untracked());
+        self.changed.commit(|session| *session = pinned);
+        self.set_pinned(changed);
+    }
+
+    /// Sets the changed run to the pinned one, as a step of the history.
+    pub fn change_back(self) {
+        let pinned = self.pinned.get_untracked();
+        self.changed.commit(|session| *session = pinned);
+    }
+
+    /// The fragment of the pinned run.
+    pub fn pinned_run(self) -> String {
+        let encoded = |session: &Session| {
+            self.pinned_answer.with(|answer| link::encode(&answer.0.resolved.settings, &session.options))
+        };
+        self.pinned.with(encoded)
+    }
+
+    /// The fragment of both runs.
+    pub fn fragment(self) -> String {
+        link::with_compared(self.changed.run(), &self.pinned_run())
+    }
+
+    /// The pinned run with a fix of its own; `None` without a plan.
+    pub fn with_fix(self, changes: &[Change]) -> Option<Session> {
+        self.pinned_answer.with_untracked(|answer| {
+            let gpu = &answer.0.plan()?.request.device.name;
+            self.pinned.with_untracked(|session| Some(applied(session, changes, gpu)))
+        })
+    }
+
+    /// Shows the pinned run with a fix in place of the changed run. Neither run changes.
+    pub fn show_preview(self, settings: &str, changes: &[Change]) {
+        let Some(session) = self.with_fix(changes) else { return };
+        let answer = Shared(Arc::new(PlannedSession::of(&session)));
+        self.preview.set(Some(Preview { settings: settings.replace('\n', ", "), session, answer }));
+    }
+
+    /// Makes the pinned run with a fix the changed run, as a step of the history.
+    pub fn apply(self, changes: &[Change]) {
+        let Some(session) = self.with_fix(changes) else { return };
+        self.preview.set(None);
+        self.changed.commit(|changed| *changed = session);
+    }
+
+    /// Both runs as the page shows them.
+    pub fn view(self) -> Memo<ComparisonView> {
+        let no_plan = self.changed.no_plan();
+        Memo::new(move |_| {
+            self.pinned.with(|session| {
+                self.pinned_answer.with(|answer| {
+                    let pinned = ComparedRun { session, answer: &answer.0, no_plan: None };
+                    self.preview.with(|preview| match preview {
+                        Some(Preview { settings, session, answer }) => {
+                            let changed = ComparedRun { session, answer: &answer.0, no_plan: None };
+                            ComparisonView::of(&pinned, &changed, Some(settings))
+                        }
+                        None => self.changed.session.with(|session| {
+                            let no_plan = no_plan.get();
+                            self.changed.answer.with(|answer| {
+                                let changed = ComparedRun { session, answer: &answer.0, no_plan };
+                                ComparisonView::of(&pinned, &changed, None)
+                            })
+                        }),
+                    })
+                })
+            })
+        })
+    }
+}
