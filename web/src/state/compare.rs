@@ -16,6 +16,7 @@ use super::{
     answer::{PlannedSession, Shared},
     budget::Budget,
     fixes::applied,
+    memo::memo,
     session::Session,
 };
 
@@ -48,7 +49,7 @@ impl Comparison {
     /// Creates the signals. Both runs are nanoGPT's default run.
     pub fn new() -> Self {
         let (pinned, write) = signal(Session::default());
-        let pinned_answer = Memo::new(move |_| pinned.with(|session| Shared(Arc::new(PlannedSession::of(session)))));
+        let pinned_answer = memo(move || pinned.with(|session| Shared(Arc::new(PlannedSession::of(session)))));
         Self { changed: Budget::new(), pinned, write, pinned_answer, preview: RwSignal::new(None) }
     }
 
@@ -117,7 +118,7 @@ impl Comparison {
     /// Both runs as the page shows them.
     pub fn view(self) -> Memo<ComparisonView> {
         let no_plan = self.changed.no_plan();
-        Memo::new(move |_| {
+        memo(move || {
             self.pinned.with(|session| {
                 self.pinned_answer.with(|answer| {
                     let pinned = ComparedRun { session, answer: &answer.0, no_plan: None };

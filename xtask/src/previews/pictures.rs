@@ -30,6 +30,8 @@ const RUNS: [(&str, &[&str]); 3] = [
     ("GeForce RTX 4090", &["--batch_size=24"]),
     ("H100 80GB HBM3", &["--n_layer=24", "--n_head=16", "--n_embd=1024", "--batch_size=32"]),
 ];
+/// Arguments of the two runs of the page Compare.
+const COMPARED: [&str; 2] = ["--batch_size=12", "--batch_size=16"];
 /// Beginning of a story that the demo's model continues.
 const STORY: &str = "Once upon a time, ";
 /// Sentences of PyTorch's message in the image of Diagnose. The rest repeats figures and advises.
@@ -84,7 +86,7 @@ fn filled(template: &str, values: &[(&str, String)]) -> Result<String> {
 
 /// Returns the images of all pages.
 pub fn all() -> Result<Vec<Picture>> {
-    Ok(vec![index()?, diagnose()?, gpus()?, demo()?, rig()?, embed()?])
+    Ok(vec![index()?, diagnose()?, gpus()?, compare()?, demo()?, rig()?, embed()?])
 }
 
 /// A planned run: nanoGPT's defaults with arguments.
@@ -213,6 +215,20 @@ fn gpus() -> Result<Picture> {
         ("rows", lines),
     ];
     Ok(Picture { page: "gpus", title: "Which GPU", template: include_str!("gpus.html"), values })
+}
+
+fn compare() -> Result<Picture> {
+    let [pinned, changed] = COMPARED.map(|argument| Run::new(GPU, &[argument]));
+    let (pinned, changed) = (pinned?, changed?);
+    let row = |run: &Run| {
+        let (outcome, verdict) = (run.outcome(), run.verdict());
+        format!("<p><b>{}</b> <span class=\"{outcome}\">{verdict}</span></p>{}", run.words(), run.meter())
+    };
+    let more = changed.plan.peak.device_used_bytes.checked_sub(pinned.plan.peak.device_used_bytes);
+    let more = more.ok_or_else(|| Failure::new("the second run of Compare's image needs less memory"))?;
+    let values =
+        vec![("more", human_size(more)), ("gpu", pinned.gpu()), ("rows", [&pinned, &changed].map(row).concat())];
+    Ok(Picture { page: "compare", title: "Compare", template: include_str!("compare.html"), values })
 }
 
 fn demo() -> Result<Picture> {

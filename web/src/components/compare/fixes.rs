@@ -14,6 +14,7 @@ use crate::{
     state::{
         compare::Comparison,
         fixes::{Row, SharedRows},
+        memo::memo,
     },
     text::{self, say, t},
 };
@@ -33,7 +34,7 @@ pub fn PreviewedFixes(
     // The fix under the pointer, and the one with the focus. The pointer comes first.
     let pointed = RwSignal::new(None::<String>);
     let focused = RwSignal::new(None::<String>);
-    let meant = Memo::new(move |_| pointed.get().or_else(|| focused.get()));
+    let meant = memo(move || pointed.get().or_else(|| focused.get()));
     Effect::new(move |_| {
         let found = meant.get().filter(|_| !stale.get()).and_then(|id| shown.with(|rows| changes(rows, &id)));
         match found {
