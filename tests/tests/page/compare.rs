@@ -120,7 +120,7 @@ fn runs_are_swapped_pinned_and_changed_back_and_back_undoes_it() {
 fn two_gpus_are_compared_with_both_limits() {
     tell("two_gpus_are_compared_with_both_limits", async |page| {
         open(page, "1&batch_size=12&gpu=RTX%204070").await;
-        page.choose_gpu("RTX 4090").await;
+        page.choose_gpu("GeForce RTX 4090").await;
         page.until("the GPUs differ", &format!("{HEADLINE}.endsWith('and fits')")).await;
         let limits: Vec<String> = page
             .value("[...document.querySelectorAll('.compare__limit')].map((limit) => limit.textContent.trim())")
@@ -206,7 +206,7 @@ fn comparison_is_accessible_and_fits_every_width() {
             page.goto(&format!("{}compare.html?lang={language}#{BOTH}", page.address)).await;
             page.until("fixes are offered", "document.querySelector('.fixes:not(.stale)')").await;
             page.script(&axe).await;
-            for size in [(320, 700), PHONE, (820, 1180), LAPTOP, (1920, 1080)] {
+            for size in [(320, 700), PHONE, (820, 1180), (1040, 768), (1100, 768), (1240, 768), LAPTOP, (1920, 1080)] {
                 page.resize(size).await;
                 let beyond: i64 =
                     page.value("document.documentElement.scrollWidth - document.documentElement.clientWidth").await;
