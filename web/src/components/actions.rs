@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use leptos::{prelude::*, task::spawn_local};
 
-use super::dynamic::{flag, some_words};
+use super::dynamic::{act, flag, some_words};
 use crate::{
     browser,
     text::{self, t},
@@ -31,13 +31,13 @@ pub fn CopyButton(
     enabled: Signal<bool>,
 ) -> impl IntoView {
     let said = RwSignal::new(None::<bool>);
-    let copy = move |_| {
+    let copy = act(move || {
         let Some(content) = content.run(()) else { return };
         spawn_local(async move {
             said.set(Some(browser::copy(content).await));
             set_timeout(move || said.set(None), SAYS_SO_FOR);
         });
-    };
+    });
     let word = move || said.get().map(|copied| if copied { t(text::COPIED) } else { t(text::NOT_COPIED) }.to_owned());
     view! {
         <button type="button" id=id data-testid=id class="button" class:button--primary=primary

@@ -9,7 +9,7 @@ use headroom_text::{Separator, decimal};
 use leptos::{html::Div, prelude::*};
 use web_sys::{KeyboardEvent, PointerEvent};
 
-use super::dynamic::{IntoPart, Part, flag, part, some_words, words};
+use super::dynamic::{IntoPart, Part, act, flag, part, some_words, words};
 use super::verdict::Mark;
 use crate::{
     browser,
@@ -43,10 +43,10 @@ pub fn ChartView(
         (budget.view.get() != View::default()).then(|| {
             view! {
                 <button type="button" class="button button--quiet" id="chart-reset" data-testid="chart-reset"
-                    on:click=move |_| {
+                    on:click=act(move || {
                         budget.view.set(View::default());
                         browser::focus("chart");
-                    }>{t(text::CHART_RESET)}</button>
+                    })>{t(text::CHART_RESET)}</button>
             }
         })
     };
@@ -403,7 +403,7 @@ fn Legend(budget: Budget) -> impl IntoView {
             <ul class="legend__bands" aria-label=t(text::LEGEND)>
                 {(2..N_BANDS).chain(0..2).map(|band| {
                     let shown = move || !budget.view.get().hides(band);
-                    let toggle = move |_| budget.view.update(|view| view.hidden ^= 1 << band);
+                    let toggle = act(move || budget.view.update(|view| view.hidden ^= 1 << band));
                     view! {
                         <li class:legend__band--off=flag(move || band == 0 && !others.get())>
                             <button type="button" class="legend__band" data-band=band.to_string()

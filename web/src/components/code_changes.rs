@@ -6,7 +6,7 @@ use leptos::prelude::*;
 
 use super::{
     actions::CopyButton,
-    dynamic::{IntoPart, Part, part_of, words},
+    dynamic::{IntoPart, Part, act, part_of, words},
 };
 use crate::{
     browser,
@@ -88,11 +88,11 @@ type Undo = Box<dyn Fn(&mut Session) + Send + Sync>;
 /// A need with the button that undoes it.
 fn row(budget: Budget, place: String, what: &'static str, undo: Undo) -> Part {
     let label = say(&text::undo_change(what));
-    let undo = move |_| {
+    let undo = act(move || {
         budget.pinned.set(None);
         budget.commit(|session| undo(session));
         browser::show_answer();
-    };
+    });
     let name = place.clone();
     view! {
         <li class="changes__change" data-change=name>

@@ -12,6 +12,7 @@ use leptos::{
         view::{Mountable, Position, PositionState, add_attr::AddAnyAttr},
     },
 };
+use web_sys::MouseEvent;
 
 /// Boxes a changing text or attribute value.
 pub fn words(mut words: impl FnMut() -> String + Send + 'static) -> Box<dyn FnMut() -> Option<String> + Send> {
@@ -26,6 +27,11 @@ pub fn some_words(words: impl FnMut() -> Option<String> + Send + 'static) -> Box
 /// Boxes a property or class that is set or unset.
 pub fn flag(flag: impl FnMut() -> bool + Send + 'static) -> Box<dyn FnMut() -> bool + Send> {
     Box::new(flag)
+}
+
+/// Boxes the action of a button or link.
+pub fn act(mut action: impl FnMut() + 'static) -> Box<dyn FnMut(MouseEvent)> {
+    Box::new(move |_| action())
 }
 
 /// Boxes a part of a view that is rebuilt on every change.

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use headroom_planner::{advice::Change, nanogpt::Value};
 use leptos::prelude::*;
 
-use super::dynamic::{IntoPart, Part, flag, part, words};
+use super::dynamic::{IntoPart, Part, act, flag, part, words};
 use crate::{
     browser,
     state::{
@@ -56,12 +56,12 @@ pub fn Fixes(
     let undo = move || {
         can_undo.get().then(|| {
             view! {
-                <button type="button" class="button button--quiet" id="undo-fix" data-testid="undo-fix" on:click=move |_| {
+                <button type="button" class="button button--quiet" id="undo-fix" data-testid="undo-fix" on:click=act(move || {
                     if let Some([before, _]) = made.get_untracked() {
                         budget.commit(|session| *session = before);
                         browser::show_answer();
                     }
-                }>{t(text::UNDO)}</button>
+                })>{t(text::UNDO)}</button>
             }
         })
     };
@@ -78,7 +78,7 @@ pub fn Fixes(
                 let changes = vec![Change::Key("batch_size", Value::Int(count))];
                 view! {
                     <button type="button" class="button" data-testid="apply-larger"
-                        on:click=move |_| apply(changes.clone())>{say(&text::set_batch(larger))}</button>
+                        on:click=act(move || apply(changes.clone()))>{say(&text::set_batch(larger))}</button>
                 }
             });
             let lead =
@@ -129,7 +129,7 @@ fn row(fix: Row, apply: Callback<Vec<Change>>) -> Part {
     let (changes, label) = (fix.changes.clone(), apply_label(&fix));
     let button = view! {
         <button type="button" class="button" class:button--primary=fix.fits aria-label=label
-            on:click=move |_| apply.run(changes.clone())>{t(text::APPLY)}</button>
+            on:click=act(move || apply.run(changes.clone()))>{t(text::APPLY)}</button>
     };
     item(fix, button.into_part())
 }

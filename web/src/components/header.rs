@@ -2,7 +2,10 @@
 
 use leptos::prelude::*;
 
-use super::{dynamic::flag, language::LanguagePicker};
+use super::{
+    dynamic::{act, flag},
+    language::LanguagePicker,
+};
 use crate::{
     browser,
     text::{self, t},
@@ -49,7 +52,7 @@ pub fn Header(
             <nav class="header__pages" aria-label=t(text::PAGES)>
                 {text::PAGE_LINKS.into_iter().enumerate().map(|(index, (name, href))| view! {
                     <a href=address(index, href) data-run=SHOWS_RUN.contains(&index).then_some("") aria-current=(index == page).then_some("page")
-                        on:click=move |_| leave.run(())>{t(name)}</a>
+                        on:click=act(move || leave.run(()))>{t(name)}</a>
                 }).collect_view()}
             </nav>
             <p class="header__promise">{t(text::NOTHING_LEAVES)}</p>

@@ -7,7 +7,7 @@ use js_sys::JsString;
 use leptos::{ev, html::Textarea, prelude::*};
 use web_sys::{DataTransfer, HtmlTextAreaElement};
 
-use super::dynamic::{flag, part, some_words, words};
+use super::dynamic::{act, flag, part, some_words, words};
 use crate::{
     browser,
     state::{excerpt, memo::memo},
@@ -69,7 +69,7 @@ pub fn LongText(
             is_pasting.set_value(!pasted.is_empty());
         }
     };
-    let clear = move |_| {
+    let clear = move || {
         on_change.run(String::new());
         browser::focus(id);
     };
@@ -78,7 +78,7 @@ pub fn LongText(
             view! {
                 <p class="long-text__note" data-testid=format!("{id}-long")>
                     <span>{say(&text::text_shown_in_part(text::size(bytes), text::count(lines)))}</span>
-                    <button type="button" class="button" on:click=clear>{t(text::CLEAR)}</button>
+                    <button type="button" class="button" on:click=act(clear)>{t(text::CLEAR)}</button>
                 </p>
             }
         })

@@ -2,7 +2,7 @@
 
 use leptos::prelude::*;
 
-use super::dynamic::part;
+use super::dynamic::{act, part};
 use crate::text::{self, Text, say, t};
 
 /// A sentence with a button to dismiss it.
@@ -16,7 +16,7 @@ pub fn Notice(
             view! {
                 <div class="notice" role="status" id="notice">
                     <p>{say(&sentence)}</p>
-                    <button type="button" class="button" on:click=move |_| notice.set(None)>{t(text::DISMISS)}</button>
+                    <button type="button" class="button" on:click=act(move || notice.set(None))>{t(text::DISMISS)}</button>
                 </div>
             }
         })

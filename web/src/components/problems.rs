@@ -5,7 +5,7 @@ use leptos::prelude::*;
 use wasm_bindgen::JsCast;
 use web_sys::HtmlTextAreaElement;
 
-use super::dynamic::{part, words};
+use super::dynamic::{act, part, words};
 use crate::{
     browser,
     state::{
@@ -97,7 +97,7 @@ pub fn Problems(
             view! {
                 <button type="button" class="problems__more" id="all-problems" data-testid="all-problems"
                     aria-controls="problems" aria-expanded=words(move || is_open.get().to_string())
-                    on:click=move |_| is_open.update(|open| *open = !*open)>
+                    on:click=act(move || is_open.update(|open| *open = !*open))>
                     {words(move || if is_open.get() { t(text::PROBLEMS_FEWER).to_owned() } else { say(&text::problems_all(n)) })}
                 </button>
             }
@@ -129,7 +129,7 @@ fn problem(budget: Budget, line: Line) -> impl IntoView {
     };
     let jump = place.map(|(line, column)| {
         view! {
-            <button type="button" class="problems__place" on:click=move |_| jump_to(budget, line, column)>
+            <button type="button" class="problems__place" on:click=act(move || jump_to(budget, line, column))>
                 {format!("{line}:{column}")}
             </button>
         }

@@ -2,7 +2,7 @@
 
 use leptos::prelude::*;
 
-use super::dynamic::words;
+use super::dynamic::{act, words};
 use crate::{
     browser,
     state::{answer::PlannedSession, budget::Budget, gpu, presets::Model},
@@ -19,7 +19,7 @@ pub fn RunSummary(
     let gpu = move || budget.session.with(|session| gpu::field(&session.options));
     view! {
         <button type="button" class="run-summary" id="run-summary" data-testid="run-summary"
-            on:click=move |_| browser::scroll_to("run")>
+            on:click=act(|| browser::scroll_to("run"))>
             <span class="run-summary__run">{words(move || run.get())} " " <strong>{words(gpu)}</strong></span>
             <span class="run-summary__change">{t(text::CHANGE_RUN)}</span>
         </button>

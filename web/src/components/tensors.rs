@@ -4,7 +4,7 @@ use headroom_planner::gpt::tensors::Category;
 use headroom_text::decimal;
 use leptos::prelude::*;
 
-use super::dynamic::{flag, part, some_words, words};
+use super::dynamic::{act, flag, part, some_words, words};
 use super::verdict::Mark;
 use crate::{
     browser,
@@ -43,7 +43,7 @@ pub fn TensorList(
         let fits = moment.with(|moment| moment.as_ref().is_none_or(|moment| moment.fits));
         budget.pinned.get().map(|_| {
             view! {
-                <button type="button" class="button button--quiet" on:click=move |_| budget.pinned.set(None)>
+                <button type="button" class="button button--quiet" on:click=act(move || budget.pinned.set(None))>
                     {if fits { t(text::BACK_TO_PEAK) } else { t(text::BACK_TO_FAILURE) }}
                 </button>
             }
@@ -98,7 +98,7 @@ pub fn TensorList(
             </ol>
             <button type="button" class="button button--quiet tensors__more" class:tensors__more--none=flag(move || !has_more())
                 data-testid="tensors-all" aria-expanded=words(move || shows_all.get().to_string()) aria-controls="tensors"
-                on:click=move |_| shows_all.update(|all| *all = !*all)>
+                on:click=act(move || shows_all.update(|all| *all = !*all))>
                 {words(all_label)}
             </button>
         </section>

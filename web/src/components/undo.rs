@@ -2,7 +2,7 @@
 
 use leptos::prelude::*;
 
-use super::dynamic::words;
+use super::dynamic::{act, words};
 use crate::{
     browser,
     state::budget::Budget,
@@ -22,11 +22,11 @@ pub fn UndoRedo(
         view! {
             <button type="button" class="button button--quiet" id=id title=t(label) aria-label=t(label)
                 aria-disabled=words(move || (!has(is_redo)).to_string())
-                on:click=move |_| {
+                on:click=act(move || {
                     if has(is_redo) {
                         browser::step(is_redo);
                     }
-                }>{sign}</button>
+                })>{sign}</button>
         }
     };
     view! { <span class="undo">{button(false)}{button(true)}</span> }

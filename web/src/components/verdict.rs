@@ -6,7 +6,7 @@ use leptos::prelude::*;
 
 use headroom_planner::plan::basis::Certainty;
 
-use super::dynamic::{IntoPart, flag, part, some_words, words};
+use super::dynamic::{IntoPart, act, flag, part, some_words, words};
 use crate::{
     browser,
     components::{
@@ -50,7 +50,7 @@ pub fn VerdictView(
             <VerdictWords budget verdict />
             <ToDiagnose budget />
             // In layouts with the fixes below the form.
-            <button type="button" class="button verdict__fixes" disabled=flag(move || !has_plan.get()) on:click=move |_| browser::scroll_to("fixes-title")>
+            <button type="button" class="button verdict__fixes" disabled=flag(move || !has_plan.get()) on:click=act(|| browser::scroll_to("fixes-title"))>
                 {t(text::TO_FIXES)}
             </button>
             <Figures budget />
