@@ -21,7 +21,8 @@ async fn open(page: &Page, fragment: &str) {
 /// Waits until every GPU is planned, and shows all of them.
 async fn planned(page: &Page) {
     page.until("every GPU is planned", PLANNED).await;
-    page.click("#gpus-all").await;
+    // Back may show the page as it was, with all GPUs.
+    page.script("document.querySelector('#gpus-all')?.click()").await;
 }
 
 async fn names(page: &Page) -> Vec<String> {

@@ -158,7 +158,7 @@ fn every_field_takes_a_bounded_paste() {
             ("diagnose.html", 2, "#message"),
             ("embed.html", 3, "#snippet"),
             ("gpus.html", 4, "[data-testid=gpus]"),
-            ("compare.html", 12, "[data-testid=compare-headline]"),
+            ("compare.html", 11, "[data-testid=compare-headline]"),
         ] {
             page.goto(&format!("{}{name}", page.address)).await;
             page.until("the form is drawn", &format!("document.querySelector('{shown}')")).await;
