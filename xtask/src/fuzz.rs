@@ -19,7 +19,7 @@ use std::{
 /// Default time for each target.
 const SECONDS: u64 = 60;
 /// Time and seed for continuous integration: the seed is fixed so that results depend on the change alone.
-pub const IN_CI: [&str; 2] = ["--seconds=20", "--seed=1"];
+pub const IN_CI: [&str; 2] = ["--seconds=10", "--seed=1"];
 /// The longest input, several times the longest message.
 const MAX_INPUT_BYTES: usize = 4096;
 /// The time limit of an input. The slowest of the corpus takes less than one second.
@@ -279,7 +279,7 @@ mod tests {
         let read = options("oom --seconds 5 --seed=1").expect("options");
         assert_eq!((read.target.as_deref(), read.seconds, read.seed), (Some("oom"), 5, Some(1)));
         assert_eq!(options("").expect("all of them").seconds, SECONDS);
-        assert_eq!(options(&IN_CI.join(" ")).expect("options").seconds, 20);
+        assert_eq!(options(&IN_CI.join(" ")).expect("options").seconds, 10);
         options("--seconds soon").expect_err("no number");
         options("--input file").expect_err("of which target?");
     }

@@ -61,7 +61,7 @@ cargo xtask kernels [--check]           compiles the CUDA kernels to the committ
     --check writes no PTX. It checks that the committed PTX belongs to the sources, and that no kernel exceeds its limit
     in kernels/cuda/registers.txt. If the compilers cannot be downloaded, it compares only hashes.
 cargo xtask cross                       checks the agent for Windows and for Linux on aarch64
-cargo xtask ci                          lint, kernels --check, cross, pages, size, fuzz --seconds 20, then test
+cargo xtask ci                          lint, kernels --check, cross, pages, size, fuzz --seconds 10, then test
 cargo xtask size                        checks the size of each page's first visit against its limit
 cargo xtask bench [NAME]                runs the benchmarks
 cargo xtask bench NAME -- OPTIONS       runs one benchmark with its own options: load -- --viewers 1
