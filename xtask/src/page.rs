@@ -195,10 +195,11 @@ mod tests {
 
     /// Characters of a description that search results and previews show.
     const DESCRIPTION_MAX: usize = 160;
-    const TITLES: [(&str, text::Key); 6] = [
+    const TITLES: [(&str, text::Key); 7] = [
         ("index.html", text::TITLE_BUDGET),
         ("diagnose.html", text::TITLE_DIAGNOSE),
         ("gpus.html", text::TITLE_GPUS),
+        ("compare.html", text::TITLE_COMPARE),
         ("demo.html", text::TITLE_DEMO),
         ("rig.html", text::TITLE_RIG),
         ("embed.html", text::TITLE_EMBED),
