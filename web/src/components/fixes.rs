@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use headroom_planner::{advice::Change, nanogpt::Value};
+use headroom_planner::advice::Change;
 use leptos::prelude::*;
 
 use super::dynamic::{IntoPart, Part, act, flag, part, words};
@@ -11,7 +11,7 @@ use crate::{
     state::{
         answer::Shared,
         budget::Budget,
-        fixes::{Row, SharedRows, applied, rows},
+        fixes::{Row, SharedRows, applied, rows, with_batch_size},
         memo::memo,
         session::Session,
     },
@@ -74,8 +74,7 @@ pub fn Fixes(
     let list = move || {
         shown.get().map(|rows| {
             let larger = rows.larger.map(|larger| {
-                let count = i64::try_from(larger).unwrap_or(i64::MAX);
-                let changes = vec![Change::Key("batch_size", Value::Int(count))];
+                let changes = vec![with_batch_size(larger)];
                 view! {
                     <button type="button" class="button" data-testid="apply-larger"
                         on:click=act(move || apply(changes.clone()))>{say(&text::set_batch(larger))}</button>
@@ -125,7 +124,8 @@ pub fn keep_advice(
     });
 }
 
-fn row(fix: Row, apply: Callback<Vec<Change>>) -> Part {
+/// Renders a fix in a list, with the button that applies it.
+pub fn row(fix: Row, apply: Callback<Vec<Change>>) -> Part {
     let (changes, label) = (fix.changes.clone(), apply_label(&fix));
     let button = view! {
         <button type="button" class="button" class:button--primary=fix.fits aria-label=label

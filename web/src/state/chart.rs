@@ -26,7 +26,7 @@ pub const N_BANDS: usize = 2 + Category::ALL.len();
 /// Bands that are thin for most of a run are hatched: the band, and the distance between strokes in columns.
 pub const HATCHES: [(usize, usize); 3] = [(3, 4), (4, 10), (5, 2)];
 /// The factor by which the chart is higher than its highest line.
-const HEADROOM_SHARE: f64 = 1.06;
+pub const HEADROOM_SHARE: f64 = 1.06;
 
 /// The fewest columns to zoom into.
 const COLUMNS_MIN: usize = 8;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use headroom_planner::{
     advice::{Advice, ByHand, Change, Fix, advise, time_text},
     memory::message::TorchVersion,
+    nanogpt::Value,
     plan::Plan,
 };
 
@@ -33,6 +34,11 @@ pub struct Row {
     pub fits: bool,
     /// The changes that the button applies.
     pub changes: Vec<Change>,
+}
+
+/// The change to another micro-batch size.
+pub fn with_batch_size(n: u64) -> Change {
+    Change::Key("batch_size", Value::Int(i64::try_from(n).unwrap_or(i64::MAX)))
 }
 
 /// The fixes and the text around them.

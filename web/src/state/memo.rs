@@ -2,8 +2,7 @@
 
 use leptos::prelude::Memo;
 
-/// Caches a value that is computed from signals. It is computed again when a signal changes, and readers are notified
-/// if the value differs.
+/// Caches a value of signals. Recomputes it when a signal changes, and notifies readers if it differs.
 pub fn memo<T: PartialEq + Send + Sync + 'static>(value: impl Fn() -> T + Send + Sync + 'static) -> Memo<T> {
     boxed(Box::new(value))
 }

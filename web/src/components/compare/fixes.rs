@@ -1,19 +1,19 @@
 //! The fixes of the pinned run. The one under the pointer or with the focus is previewed.
 
-use headroom_planner::{advice::Change, nanogpt::Value};
+use headroom_planner::advice::Change;
 use leptos::prelude::*;
 use wasm_bindgen::JsCast;
 use web_sys::{Element, Event};
 
 use super::super::{
-    dynamic::{IntoPart, Part, flag, part},
-    fixes::{apply_label, item, keep_advice},
+    dynamic::{Part, act, flag, part},
+    fixes::{keep_advice, row},
 };
 use crate::{
     browser,
     state::{
         compare::Comparison,
-        fixes::{Row, SharedRows},
+        fixes::{SharedRows, with_batch_size},
         memo::memo,
     },
     text::{self, say, t},
@@ -42,9 +42,10 @@ pub fn PreviewedFixes(
             None => comparison.preview.set(None),
         }
     });
-    let apply = move |id: &str| {
-        let found = shown.with_untracked(|rows| changes(rows, id));
-        let Some((_, changes)) = found.filter(|_| !stale.get_untracked()) else { return };
+    let apply = move |changes: Vec<Change>| {
+        if stale.get_untracked() {
+            return;
+        }
         pointed.set(None);
         focused.set(None);
         comparison.apply(&changes);
@@ -53,12 +54,13 @@ pub fn PreviewedFixes(
     let list = move || {
         shown.get().map(|rows| {
             let larger = rows.larger.map(|larger| {
+                let changes = vec![with_batch_size(larger)];
                 view! {
-                    <button type="button" class="button" data-fix=LARGER on:click=move |_| apply(LARGER)>{say(&text::set_batch(larger))}</button>
+                    <button type="button" class="button" data-fix=LARGER on:click=act(move || apply(changes.clone()))>{say(&text::set_batch(larger))}</button>
                 }
             });
             let lead = (!rows.lead.is_empty()).then(|| view! { <p class="fixes__lead">{rows.lead.clone()} {larger}</p> });
-            let fixes: Vec<Part> = rows.fixes.iter().cloned().map(|fix| row(fix, Callback::new(move |id: String| apply(&id)))).collect();
+            let fixes: Vec<Part> = rows.fixes.iter().cloned().map(|fix| row(fix, Callback::new(apply))).collect();
             view! { {lead} <ol class="fixes__list">{fixes}</ol> }
         })
     };
@@ -91,18 +93,8 @@ fn changes(rows: &SharedRows, id: &str) -> Option<(String, Vec<Change>)> {
     let rows = rows.as_ref()?;
     if id == LARGER {
         let larger = rows.larger?;
-        let change = Change::Key("batch_size", Value::Int(i64::try_from(larger).unwrap_or(i64::MAX)));
-        return Some((format!("batch_size = {larger}"), vec![change]));
+        return Some((format!("batch_size = {larger}"), vec![with_batch_size(larger)]));
     }
     let fix = rows.fixes.iter().find(|fix| fix.id == id)?;
     Some((fix.settings.clone(), fix.changes.clone()))
-}
-
-fn row(fix: Row, apply: Callback<String>) -> Part {
-    let (id, label) = (fix.id.clone(), apply_label(&fix));
-    let button = view! {
-        <button type="button" class="button" class:button--primary=fix.fits aria-label=label
-            on:click=move |_| apply.run(id.clone())>{t(text::APPLY)}</button>
-    };
-    item(fix, button.into_part())
 }

@@ -4,7 +4,7 @@ use leptos::prelude::*;
 
 use super::super::{
     actions::CopyButton,
-    dynamic::{IntoPart, Part, part, some_words, words},
+    dynamic::{IntoPart, Part, act, part, some_words, words},
 };
 use crate::{
     browser,
@@ -40,9 +40,9 @@ pub fn Tiles(
             {[0, 1].map(|run| part(move || view.with(|view| tile(run, view))))}
         </div>
         <div class="compare__buttons">
-            <button type="button" class="button" id="compare-swap" on:click=move |_| comparison.swap()>{t(text::COMPARE_SWAP)}</button>
-            <button type="button" class="button" id="compare-pin" on:click=move |_| comparison.pin()>{t(text::COMPARE_PIN)}</button>
-            <button type="button" class="button" id="compare-back" on:click=move |_| comparison.change_back()>{t(text::COMPARE_BACK)}</button>
+            <button type="button" class="button" id="compare-swap" on:click=act(move || comparison.swap())>{t(text::COMPARE_SWAP)}</button>
+            <button type="button" class="button" id="compare-pin" on:click=act(move || comparison.pin())>{t(text::COMPARE_PIN)}</button>
+            <button type="button" class="button" id="compare-back" on:click=act(move || comparison.change_back())>{t(text::COMPARE_BACK)}</button>
             <CopyButton id="copy-link" label=t(text::COMPARE_COPY) content=move |()| Some(browser::address_with(&comparison.fragment())) />
         </div>
     }

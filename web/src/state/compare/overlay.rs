@@ -13,14 +13,12 @@ use headroom_planner::{
 
 use super::super::{
     answer::PlanWithTimeline,
-    chart::{HEIGHT, Tick, area, levels, stretches, ticks, units},
+    chart::{HEADROOM_SHARE, HEIGHT, Tick, area, levels, stretches, ticks, units},
     format,
 };
 
 /// The columns of a run, before the rarer phases of the other run are added.
 const COLUMNS: usize = 400;
-/// The factor by which the chart is higher than its highest line.
-const HEADROOM_SHARE: f64 = 1.06;
 /// The largest memory of a GPU that is drawn, relative to the memory in use. A larger one would flatten the runs.
 const LIMIT_SHARE_MAX: f64 = 2.5;
 

@@ -73,7 +73,7 @@ pub struct SettingRow {
 /// left out.
 pub fn settings(answers: [&PlannedSession; 2], options: [&Options; 2]) -> Vec<SettingRow> {
     let row = |name: &str, is_key, values: [String; 2]| SettingRow { name: name.to_owned(), is_key, values };
-    let mut rows = vec![row(t(text::GPU), false, options.map(gpu_words))];
+    let mut rows = vec![row(t(text::GPU), false, options.map(gpu::field))];
     let configs = answers.map(|answer| &answer.resolved.config);
     let is_shown = |key: &str, value: &Value| {
         !is_private(key) && (defaults::find(key).is_some() || !matches!(value, Value::Str(_) | Value::Opaque(_)))
@@ -111,10 +111,6 @@ pub fn settings(answers: [&PlannedSession; 2], options: [&Options; 2]) -> Vec<Se
     ]);
     rows.retain(|row| row.values[0] != row.values[1]);
     rows
-}
-
-fn gpu_words(options: &Options) -> String {
-    gpu::field(options)
 }
 
 fn attention(attention: Attention) -> &'static str {
