@@ -141,7 +141,8 @@ struct SlotContents {
 /// Bytes and category of every event code, looked up once per run instead of once per event.
 type Codes = Vec<(u64, u8)>;
 
-fn codes(bytes: &TensorBytes) -> Codes {
+/// Computes the bytes and the category of every event code.
+pub(super) fn codes(bytes: &TensorBytes) -> Codes {
     let all = (0..TensorId::N_CODES).filter_map(|code| TensorId::from_code(u16::try_from(code).ok()?));
     all.map(|stored| (bytes.of(stored), stored.category() as u8)).collect()
 }

@@ -2,7 +2,7 @@
 
 use super::{
     program::{Action, Phase, Program},
-    simulate::{ByCategory, EventIndex, Outcome},
+    simulate::{ByCategory, EventIndex, Outcome, codes},
 };
 use crate::{
     dtype::Dtype,
@@ -86,8 +86,6 @@ const DRAWN_ROUNDS: u64 = 16;
 
 /// One event of a walk.
 struct Step {
-    /// Round of its turn.
-    round: u64,
     /// The slot and its new contents.
     slot: usize,
     now: Option<(TensorId, Option<u64>, bool)>,
@@ -112,7 +110,7 @@ fn walk(
                 Action::Alloc(stored, layer) => Some((stored, layer, section.batch == super::program::Batch::Eval)),
                 Action::Free => None,
             };
-            if !visit(played.phase, moment, Step { round: played.round, slot: event.slot().index(), now }) {
+            if !visit(played.phase, moment, Step { slot: event.slot().index(), now }) {
                 return;
             }
         }
@@ -122,34 +120,44 @@ fn walk(
     }
 }
 
-/// Calls `visit` with the live bytes per category after each event.
-fn walk_categories(program: &Program, outcome: &Outcome, mut visit: impl FnMut(Phase, EventIndex, u64, &ByCategory)) {
-    let slots = std::cell::RefCell::new(vec![(0_usize, 0_u64); program.n_slots]);
-    let mut live = ByCategory::default();
-    walk(
-        program,
-        outcome,
-        |phase, moment, step| {
-            let slot = &mut slots.borrow_mut()[step.slot];
-            match step.now {
-                Some((stored, _, in_eval)) => {
-                    let bytes = if in_eval { &program.eval_bytes } else { &program.bytes }.of(stored);
-                    *slot = (stored.category() as usize, bytes);
-                    live[slot.0] += bytes;
+/// Calls `visit` with the live bytes, in total and per category, after each event. Pages draw while a slider moves, so an
+/// event costs two lookups.
+fn walk_categories(
+    program: &Program,
+    outcome: &Outcome,
+    mut visit: impl FnMut(Phase, EventIndex, u64, u64, &ByCategory),
+) {
+    let end = outcome.failure.map_or(usize::MAX, |failure| failure.moment.0);
+    let codes = [codes(&program.bytes), codes(&program.eval_bytes)];
+    let mut slots = vec![(0_u64, 0_u8); program.n_slots];
+    let (mut live, mut total) = (ByCategory::default(), 0_u64);
+    for played in &outcome.played {
+        let section = &program.sections[played.section.index()];
+        let codes = codes[section.batch as usize].as_slice();
+        for (index, event) in section.events.iter().enumerate() {
+            let moment = played.start.0 + index;
+            if moment >= end {
+                return;
+            }
+            let slot = &mut slots[event.slot().index()];
+            match codes.get(event.code()) {
+                Some(&stored) => {
+                    *slot = stored;
+                    live[usize::from(stored.1)] += stored.0;
+                    total += stored.0;
                 }
                 None => {
-                    live[slot.0] = live[slot.0].saturating_sub(slot.1);
-                    slot.1 = 0;
+                    live[usize::from(slot.1)] -= slot.0;
+                    total -= slot.0;
+                    slot.0 = 0;
                 }
             }
-            visit(phase, EventIndex(moment.0 + 1), step.round, &live);
-            true
-        },
-        |from, to| {
-            let mut slots = slots.borrow_mut();
-            slots[to] = std::mem::take(&mut slots[from]);
-        },
-    );
+            visit(played.phase, EventIndex(moment + 1), played.round, total, &live);
+        }
+        for (from, to) in &section.renames {
+            slots[to.index()] = std::mem::take(&mut slots[from.index()]);
+        }
+    }
 }
 
 /// Memory over the run in about `columns` columns, each with its maximum.
@@ -166,14 +174,13 @@ pub fn timeline(program: &Program, outcome: &Outcome, columns: usize) -> Timelin
     let mut reserved_now = 0;
     let mut filled = 0;
     let mut largest = 0;
-    walk_categories(program, outcome, |phase, moment, round, live| {
+    walk_categories(program, outcome, |phase, moment, round, total, live| {
         if round > DRAWN_ROUNDS {
             return;
         }
         while let Some((_, bytes)) = reserved.next_if(|(at, _)| *at < moment) {
             reserved_now = bytes;
         }
-        let total: u64 = live.iter().sum();
         let starts_span = timeline.spans.last().is_none_or(|span| span.phase != phase);
         if starts_span || filled == width {
             filled = 0;
@@ -200,7 +207,7 @@ pub fn timeline(program: &Program, outcome: &Outcome, columns: usize) -> Timelin
 #[must_use]
 pub fn categories_at(program: &Program, outcome: &Outcome, moment: EventIndex) -> ByCategory {
     let mut found = ByCategory::default();
-    walk_categories(program, outcome, |_, at, _, live| {
+    walk_categories(program, outcome, |_, at, _, _, live| {
         if at <= moment {
             found = *live;
         }
