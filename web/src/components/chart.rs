@@ -9,7 +9,7 @@ use headroom_text::{Separator, decimal};
 use leptos::{html::Div, prelude::*};
 use web_sys::{KeyboardEvent, PointerEvent};
 
-use super::dynamic::{IntoPart, Part, act, flag, part, some_words, words};
+use super::dynamic::{IntoPart, Part, act, flag, part, part_between, part_of, some_words, words};
 use super::verdict::Mark;
 use crate::{
     browser,
@@ -82,7 +82,7 @@ fn Levels(chart: ChartMemo) -> impl IntoView {
     let levels = move || chart.with(|chart| chart.as_ref().map(|chart| chart.levels.clone()));
     view! {
         <div class="chart__levels" aria-hidden="true">
-            {part(move || levels().map(|levels| levels.into_iter().map(|(y, gib)| view! {
+            {part_of(levels, |levels| levels.map(|levels| levels.into_iter().map(|(y, gib)| view! {
                 <span class="chart__level" style:top=percent(y)>{gib}</span>
             }).collect_view()))}
         </div>
@@ -211,7 +211,7 @@ fn Plot(budget: Budget, chart: ChartMemo) -> impl IntoView {
                 </span>
             </div>
             <div class="chart__details" class:chart__details--left=flag(is_right)>
-                {part(move || budget.moment.with(|moment| moment.as_ref().map(details)))}
+                {part_between(budget.is_sliding, move || budget.moment.with(|moment| moment.as_ref().map(details)))}
                 <p class="chart__total">{some_words(total)}</p>
             </div>
         </div>
@@ -293,7 +293,7 @@ fn Drawing(chart: ChartMemo) -> impl IntoView {
     view! {
         <svg class="chart__drawing" viewBox=words(view_box) preserveAspectRatio="none" aria-hidden="true">
             <g class="chart__grid">
-                {part(move || levels().map(|levels| levels.into_iter().map(|y| view! {
+                {part_of(levels, |levels| levels.map(|levels| levels.into_iter().map(|y| view! {
                     <line x1="0" x2="10000" y1=y.clone() y2=y />
                 }).collect_view()))}
             </g>
@@ -358,8 +358,11 @@ fn Words(budget: Budget, chart: ChartMemo) -> impl IntoView {
 
 #[component]
 fn Axis(chart: ChartMemo) -> impl IntoView {
-    let row = |ticks: fn(&Chart) -> &[Tick]| {
-        part(move || chart.with(|chart| chart.as_ref().map(|chart| ticks(chart).iter().map(tick).collect::<Vec<_>>())))
+    let row = |ticks: fn(&Chart) -> &Vec<Tick>| {
+        part_of(
+            move || chart.with(|chart| chart.as_ref().map(|chart| ticks(chart).clone())),
+            |ticks| ticks.map(|ticks| ticks.iter().map(tick).collect::<Vec<_>>()),
+        )
     };
     view! {
         <div class="chart__axis" aria-hidden="true">

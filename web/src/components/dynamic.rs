@@ -39,6 +39,14 @@ pub fn part<V: IntoView + 'static>(mut part: impl FnMut() -> V + Send + 'static)
     Box::new(move || part().into_part())
 }
 
+/// Boxes a part of a view that is rebuilt on every change except while `pauses` is set. Then it keeps its view.
+pub fn part_between<V: IntoView + 'static>(
+    pauses: RwSignal<bool>,
+    mut part: impl FnMut() -> V + Send + 'static,
+) -> Box<dyn FnMut() -> Part + Send> {
+    Box::new(move || if pauses.get() { Part(None) } else { part().into_part() })
+}
+
 /// Boxes a part of a view that is rebuilt only if its input changes to a different value. A memo before a [`part`] does
 /// the same, but adds a kilobyte of code for each type of value.
 pub fn part_of<K: Clone + PartialEq + Send + 'static, V: IntoView + 'static>(

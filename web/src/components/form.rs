@@ -1,8 +1,10 @@
 //! The form of nanoGPT's keys, which shows the config text and edits it.
 
+use std::time::Duration;
+
 use headroom_planner::nanogpt::Value;
 use headroom_text::decimal;
-use leptos::prelude::*;
+use leptos::{leptos_dom::helpers::TimeoutHandle, prelude::*};
 
 use super::dynamic::{flag, words};
 use super::field::{Choice, Entry, Toggle};
@@ -16,6 +18,9 @@ use crate::{
     },
     text::{self, t},
 };
+
+/// The pause after a slider's last movement, after which it rests.
+const REST_DELAY: Duration = Duration::from_millis(150);
 
 const DTYPES: [&str; 3] = ["bfloat16", "float16", "float32"];
 
@@ -158,6 +163,17 @@ pub fn NumberField(
         let at = moved.parse::<usize>().ok();
         let n_head = at.and_then(|at| heads.with_untracked(|heads| heads.get(at).copied()));
         take.run(n_head.map_or(moved, |n_head| n_head.to_string()));
+    };
+    let rests_at = StoredValue::new(None::<TimeoutHandle>);
+    let slide = move |moved: String| {
+        if let Some(pending) = rests_at.get_value() {
+            pending.clear();
+        }
+        rests_at.set_value(set_timeout_with_handle(move || budget.is_sliding.set(false), REST_DELAY).ok());
+        if !budget.is_sliding.get_untracked() {
+            budget.is_sliding.set(true);
+        }
+        slide(moved);
     };
     let range_id = format!("{key}-range");
     view! {

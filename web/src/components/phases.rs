@@ -3,7 +3,7 @@
 use headroom_planner::{memory::program::Phase, plan::basis::Certainty};
 use leptos::prelude::*;
 
-use super::dynamic::{flag, part, words};
+use super::dynamic::{flag, part_between, part_of, words};
 use super::verdict::Mark;
 use crate::{
     state::{answer::PlannedSession, budget::Budget, format},
@@ -50,9 +50,10 @@ pub fn PhaseTable(
         format::marked_previous(title.to_owned(), stale.get() && fits.is_some())
     };
     let mark = move |index: usize| {
-        part(move || {
-            table.with(|table| table.as_ref().map(|table| view! { <Mark certainty=table.certainty[index] /> }))
-        })
+        part_of(
+            move || table.with(|table| table.as_ref().map(|table| table.certainty[index])),
+            |certainty| certainty.map(|certainty| view! { <Mark certainty /> }),
+        )
     };
     view! {
         <section class="phases" class:stale=flag(move || stale.get()) aria-labelledby="phases-title">
@@ -68,7 +69,9 @@ pub fn PhaseTable(
                         </tr>
                     </thead>
                     <tbody>
-                        {part(move || table.get().map(|table| table.rows.iter().map(row).collect::<Vec<_>>()))}
+                        {part_between(budget.is_sliding, move || {
+                            table.get().map(|table| table.rows.iter().map(row).collect::<Vec<_>>())
+                        })}
                     </tbody>
                 </table>
             </div>

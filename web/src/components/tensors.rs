@@ -4,7 +4,7 @@ use headroom_planner::gpt::tensors::Category;
 use headroom_text::decimal;
 use leptos::prelude::*;
 
-use super::dynamic::{act, flag, part, some_words, words};
+use super::dynamic::{act, flag, part, part_between, part_of, some_words, words};
 use super::verdict::Mark;
 use crate::{
     browser,
@@ -37,8 +37,8 @@ pub fn TensorList(
         format::marked_previous(title, stale.get() && moment.with(Option::is_some))
     };
     let total = move || moment.with(|moment| moment.as_ref().map(|moment| moment.live.total_bytes));
-    let mark =
-        move || moment.with(|moment| moment.as_ref().map(|moment| view! { <Mark certainty=moment.certainty /> }));
+    let certainty = move || moment.with(|moment| moment.as_ref().map(|moment| moment.certainty));
+    let mark = part_of(certainty, |certainty| certainty.map(|certainty| view! { <Mark certainty /> }));
     let back = move || {
         let fits = moment.with(|moment| moment.as_ref().is_none_or(|moment| moment.fits));
         budget.pinned.get().map(|_| {
@@ -79,7 +79,7 @@ pub fn TensorList(
             <h2 class="panel-title">
                 <span id="tensors-title">{words(title)}</span>
                 <span class="tensors__total" title=some_words(move || total().map(format::exact_bytes))>
-                    {some_words(move || total().map(format::size))}{part(mark)}
+                    {some_words(move || total().map(format::size))}{mark}
                 </span>
                 {part(back)}
             </h2>
@@ -94,7 +94,7 @@ pub fn TensorList(
                     }>"CSV"</a>
             </div>
             <ol class="tensors__list" id="tensors" data-testid="tensors" aria-labelledby="tensors-title">
-                {part(list)}
+                {part_between(budget.is_sliding, list)}
             </ol>
             <button type="button" class="button button--quiet tensors__more" class:tensors__more--none=flag(move || !has_more())
                 data-testid="tensors-all" aria-expanded=words(move || shows_all.get().to_string()) aria-controls="tensors"

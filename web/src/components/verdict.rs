@@ -6,7 +6,7 @@ use leptos::prelude::*;
 
 use headroom_planner::plan::basis::Certainty;
 
-use super::dynamic::{IntoPart, act, flag, part, some_words, words};
+use super::dynamic::{act, flag, part, part_of, some_words, words};
 use crate::{
     browser,
     components::{
@@ -20,7 +20,7 @@ use crate::{
         memo::memo,
         no_plan::NoPlan,
         share,
-        verdict::{Figure, Verdict, figures},
+        verdict::{Verdict, figures},
     },
     text::{self, Key, t},
 };
@@ -162,18 +162,14 @@ fn Figures(budget: Budget) -> impl IntoView {
                 view! {
                     <div class="figures__figure" title=some_words(move || shown().map(|figure| figure.title))>
                         <dt>{words(move || shown().map_or(t(FIGURES[index]), |figure| figure.label).to_owned())}</dt>
-                        <dd>{part(move || shown().map_or_else(|| "–".into_part(), |figure| value(figure).into_part()))}</dd>
+                        <dd>
+                            {words(move || shown().map_or_else(|| "–".to_owned(), |figure| figure.value))}
+                            {part_of(move || shown()?.certainty, |certainty| certainty.map(|certainty| view! { <Mark certainty /> }))}
+                        </dd>
                     </div>
                 }
             }).collect_view()}
         </dl>
-    }
-}
-
-fn value(figure: Figure) -> impl IntoView {
-    view! {
-        {figure.value}
-        {figure.certainty.map(|certainty| view! { <Mark certainty /> })}
     }
 }
 

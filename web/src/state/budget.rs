@@ -34,6 +34,9 @@ pub struct Budget {
     pub n_steps: RwSignal<u32>,
     /// The steps that can be undone and redone.
     pub steps: RwSignal<Steps>,
+    /// Whether a slider moves. Tables keep their rows meanwhile, so that each frame has time for the verdict and the
+    /// chart.
+    pub is_sliding: RwSignal<bool>,
     /// The number of texts and links that replaced the run.
     pub n_runs: RwSignal<u32>,
     /// The text in the GPU field while it is not a valid choice.
@@ -77,6 +80,7 @@ impl Budget {
             write,
             n_steps: RwSignal::new(0),
             steps: RwSignal::new(Steps::default()),
+            is_sliding: RwSignal::new(false),
             n_runs: RwSignal::new(0),
             draft: RwSignal::new(None),
             faults,
