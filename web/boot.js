@@ -46,7 +46,7 @@ const cut = (event) => {
 for (const type of ["paste", "drop"]) addEventListener(type, cut, true);
 
 // The calculator calls it with a plan in words.
-globalThis.headroomImage = async (message) => (await import(at("plan-image.js"))).show(message);
+globalThis.headroomExport = async (message) => (await import(at("export.js"))).show(message);
 
 try {
   const text = fetchText(script.getAttribute(`data-text-${root.lang}`));

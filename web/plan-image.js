@@ -1,5 +1,4 @@
-// Draws a plan as an image, and offers it for download and for the clipboard. boot.js loads this file when the user
-// presses the button. The words come from the page's forum text, so they are in the page's language.
+// Draws a plan as an image, for export.js. The words come from the page's forum text, so they are in the page's language.
 
 const [WIDTH, HEIGHT, MARGIN] = [1200, 630, 56];
 // Pixels of the image for each unit of the drawing.
@@ -9,7 +8,6 @@ const [ROW, LEADING] = [18, 1.32];
 // The icon's shapes, as in icons/icon.svg.
 const [LIMIT, STACK] = ["M2 3h12v2H2z", "M2 13v-3h3V7h3v2h3V7h3v6z"];
 const SIGNS = { fits: ["✓", "good"], narrow: ["!", "warn"], fails: ["✕", "bad"] };
-const NAME = "headroom.png";
 
 // Parses the forum text: a verdict, a table and a link.
 const parse = (text) => {
@@ -131,7 +129,8 @@ const drawPhases = (page, { phases, total, outside }, top, bottom) => {
   page.fill("bad", at(total) - 1, top - 4, 3, phases.length * pitch + 6);
 };
 
-const draw = (text) => {
+// Draws the plan of a forum text. The canvas has the image's words as its label.
+export const draw = (text) => {
   const { headline, detail, rows, link } = parse(text);
   const [run, ...others] = rows;
   const page = sheet(palette());
@@ -171,56 +170,4 @@ const draw = (text) => {
   }
   page.write(link, { y: HEIGHT - 40, size: page.sizeFor(link, width, [19, 17, 15], 400), colour: "accent" });
   return page.finish();
-};
-
-const STYLE =
-  "#plan-image{width:min(76rem,100vw - 2rem,(100vh - 9rem)*1.9);min-width:min(18rem,100vw - 1rem);padding:var(--space-4);border:var(--hairline) solid var(--line);" +
-  "border-radius:var(--radius-large);background:var(--surface);color:inherit;box-shadow:var(--shadow);margin:auto}" +
-  "#plan-image::backdrop{background:rgb(0 0 0/50%)}" +
-  "#plan-image canvas{display:block;width:100%;height:auto;border-radius:var(--radius)}" +
-  "#plan-image div{display:flex;flex-wrap:wrap;gap:var(--space-2);margin-top:var(--space-3)}" +
-  "#plan-image div>:last-child{margin-left:auto}";
-let isStyled = false;
-
-const style = () => {
-  if (isStyled) return;
-  isStyled = true;
-  // A policy that forbids inline styles accepts a constructed style sheet.
-  const rules = new CSSStyleSheet();
-  rules.replaceSync(STYLE);
-  document.adoptedStyleSheets.push(rules);
-};
-
-const element = (name, properties) => Object.assign(document.createElement(name), properties);
-
-// Shows the image of a forum text. The labels come before it, one in each line.
-export const show = async (message) => {
-  const [title, download, copy, copied, notCopied, close, ...text] = message.split("\n");
-  const canvas = draw(text.join("\n"));
-  const blob = await new Promise((resolve) => canvas.toBlob(resolve, "image/png"));
-  const href = URL.createObjectURL(blob);
-  style();
-  const dialog = element("dialog", { id: "plan-image", ariaLabel: title });
-  const actions = element("div", {});
-  actions.append(element("a", { className: "button button--primary", id: "plan-image-download", href, download: NAME, textContent: download }));
-  // Browsers offer the clipboard to secure pages only.
-  if (navigator.clipboard?.write && globalThis.ClipboardItem) {
-    const button = element("button", { className: "button", id: "plan-image-copy", type: "button", textContent: copy });
-    button.addEventListener("click", async () => {
-      const isCopied = navigator.clipboard.write([new ClipboardItem({ [blob.type]: blob })]).then(() => true, () => false);
-      button.textContent = (await isCopied) ? copied : notCopied;
-      setTimeout(() => (button.textContent = copy), 1600);
-    });
-    actions.append(button);
-  }
-  const closing = element("button", { className: "button", id: "plan-image-close", type: "button", textContent: close });
-  closing.addEventListener("click", () => dialog.close());
-  actions.append(closing);
-  dialog.append(canvas, actions);
-  dialog.addEventListener("close", () => {
-    dialog.remove();
-    URL.revokeObjectURL(href);
-  });
-  document.body.append(dialog);
-  dialog.showModal();
 };

@@ -110,3 +110,35 @@ addEventListener("keydown", (event) => {
   event.preventDefault();
   button.click();
 });
+
+// A printed calculator is a report: in the light theme, with all tensors and the address of the run.
+const root = document.documentElement;
+let restore = null;
+const prepare = () => {
+  if (restore) return;
+  const { theme } = root.dataset;
+  root.dataset.theme = "light";
+  const all = document.querySelector("[data-testid=tensors-all]");
+  const isExpanded = all?.ariaExpanded === "true";
+  if (!isExpanded) all?.click();
+  const foot = Object.assign(document.createElement("p"), { className: "report", textContent: `Headroom · ${location.href}` });
+  document.querySelector(".budget").append(foot);
+  restore = () => {
+    if (theme) root.dataset.theme = theme;
+    else delete root.dataset.theme;
+    if (!isExpanded) all?.click();
+    foot.remove();
+    restore = null;
+  };
+};
+if (document.querySelector(".budget__answer")) {
+  const href = new URL("print.css", document.baseURI);
+  document.head.append(Object.assign(document.createElement("link"), { rel: "stylesheet", media: "print", href }));
+  addEventListener("beforeprint", prepare);
+  addEventListener("afterprint", () => restore?.());
+  document.addEventListener("report", () => {
+    prepare();
+    // The list grows in the next frame.
+    requestAnimationFrame(() => requestAnimationFrame(() => print()));
+  });
+}

@@ -358,10 +358,10 @@ fn copy_by_command(text: &str) -> Option<bool> {
 
 #[wasm_bindgen]
 extern "C" {
-    /// Draws a plan as an image and offers it for download. The message is the labels of web/plan-image.js, one in each
-    /// line, and then the plan's forum text.
-    #[wasm_bindgen(js_name = headroomImage)]
-    pub fn show_image(message: &str);
+    /// Offers a plan as an image, its chart as a file, and the page as a report. The message is the labels of
+    /// web/export.js, one in each line, and then the plan's forum text.
+    #[wasm_bindgen(js_name = headroomExport)]
+    pub fn show_export(message: &str);
 }
 
 /// Returns a `data:` URL from which a text can be downloaded.

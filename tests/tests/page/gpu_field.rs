@@ -196,7 +196,7 @@ fn sizes_are_accepted_with_decimal_point_and_comma() {
 #[test]
 fn typed_gpu_disables_what_belongs_to_the_previous_one() {
     tell("typed_gpu_disables_what_belongs_to_the_previous_one", async |page| {
-        const COPIES: [&str; 5] = ["copy-link", "copy-card", "show-image", "copy-command", "copy-train"];
+        const COPIES: [&str; 5] = ["copy-link", "copy-card", "export", "copy-command", "copy-train"];
         page.open("1&batch_size=64&gpu=RTX%204070").await;
         page.until("fixes are offered", "document.querySelector('.fixes:not(.stale) .fixes__fix button')").await;
         let text: String = page.value("document.querySelector('#config').value").await;

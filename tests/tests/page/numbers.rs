@@ -54,6 +54,7 @@ const READ: &str = "(() => {
 
 impl Numbers {
     pub async fn read(page: &Page) -> Self {
+        page.until("no slider moves", "document.querySelector('.phases').ariaBusy === 'false'").await;
         let numbers: Self = page.value(READ).await;
         // Two empty lists would compare as equal.
         assert!(numbers.figures.len() >= 5 && numbers.phases.len() >= 10, "{numbers:?}");

@@ -67,7 +67,7 @@ fn fields_keep_what_they_do_not_take_and_say_so() {
             assert_eq!(page.text("#verdict-detail").await, reason);
             let outcome = "document.querySelector('.verdict').dataset.outcome";
             assert_eq!(page.value::<String>(outcome).await, "none", "{field}");
-            for id in ["copy-link", "copy-card", "show-image", "copy-command", "copy-train"] {
+            for id in ["copy-link", "copy-card", "export", "copy-command", "copy-train"] {
                 assert!(
                     page.value::<bool>(&format!("document.getElementById('{id}').disabled")).await,
                     "{field}: {id}"

@@ -72,8 +72,8 @@ fn every_page_has_tags_and_an_image_for_shared_links() {
     }
 }
 
-async fn downloaded(folder: &Path) -> Vec<u8> {
-    let (file, start) = (folder.join("headroom.png"), Instant::now());
+async fn downloaded(folder: &Path, name: &str) -> Vec<u8> {
+    let (file, start) = (folder.join(name), Instant::now());
     while !file.is_file() {
         assert!(start.elapsed() < DOWNLOAD_MAX, "no download");
         tokio::time::sleep(Duration::from_millis(40)).await;
@@ -83,14 +83,14 @@ async fn downloaded(folder: &Path) -> Vec<u8> {
 
 /// Returns the words of the image that the page shows.
 async fn drawn(page: &Page) -> String {
-    page.click("#show-image").await;
-    page.until("the image is shown", "document.querySelector('#plan-image[open] canvas')").await;
-    page.value("document.querySelector('#plan-image canvas').getAttribute('aria-label')").await
+    page.click("#export").await;
+    page.until("the image is shown", "document.querySelector('#export-dialog[open] canvas')").await;
+    page.value("document.querySelector('#export-dialog canvas').getAttribute('aria-label')").await
 }
 
 async fn close(page: &Page) {
-    page.click("#plan-image-close").await;
-    page.until("it is closed", "!document.querySelector('#plan-image')").await;
+    page.click("#export-close").await;
+    page.until("it is closed", "!document.querySelector('#export-dialog')").await;
 }
 
 #[test]
@@ -124,19 +124,92 @@ fn a_plan_is_downloaded_and_copied_as_an_image() {
             .await;
         assert!(phases.len() > 4 && phases.iter().all(|size| said.contains(size)), "{phases:?}: {said}");
 
-        page.click("#plan-image-download").await;
-        let png = downloaded(folder.path()).await;
+        page.click("#export-download").await;
+        let png = downloaded(folder.path(), "headroom.png").await;
         assert_eq!(size_of(&png), SIZE);
         page.allow_clipboard().await;
-        page.click("#plan-image-copy").await;
-        page.until("the button says so", "document.querySelector('#plan-image-copy').textContent === 'Copied'").await;
+        page.click("#export-copy").await;
+        page.until("the button says so", "document.querySelector('#export-copy').textContent === 'Copied'").await;
         let types = page.promise("(await navigator.clipboard.read()).flatMap((item) => item.types)").await;
         assert_eq!(types, json!(["image/png"]));
         close(page).await;
         // Escape closes it too, and the next press shows it again.
         drawn(page).await;
         page.press(&fantoccini::key::Key::Escape).await;
-        page.until("it is closed", "!document.querySelector('#plan-image')").await;
+        page.until("it is closed", "!document.querySelector('#export-dialog')").await;
+    });
+}
+
+#[test]
+fn chart_is_exported_as_svg_and_png() {
+    tell("chart_is_exported_as_svg_and_png", async |page| {
+        let folder = TempDir::new().expect("a folder");
+        let behaviour = json!({ "behavior": "allow", "downloadPath": folder.path() });
+        page.cdp("Browser.setDownloadBehavior", behaviour).await;
+        page.open(RUN).await;
+        drawn(page).await;
+        page.click("#export-svg").await;
+        let svg = String::from_utf8(downloaded(folder.path(), "headroom-chart.svg").await).expect("a text");
+        // A browser reads it: shapes, and the words of the chart.
+        let read = format!(
+            "(() => {{
+                const svg = new DOMParser().parseFromString({}, 'image/svg+xml').documentElement;
+                const words = [...svg.querySelectorAll('text')].map((text) => text.textContent);
+                return [svg.localName, svg.querySelectorAll('path').length, words.join('\\n')];
+            }})()",
+            serde_json::Value::from(svg.as_str())
+        );
+        let (root, n_paths, words): (String, usize, String) = page.value(&read).await;
+        assert_eq!(root, "svg", "{svg:.400}");
+        assert!(n_paths > 15, "{n_paths}");
+        let headline: String = page.value("document.querySelector('#verdict > :last-child').firstChild.data").await;
+        let shown = ["parameters", "activations", "fails here", "backward", "iter 0", "batch_size=64", &headline];
+        for word in shown {
+            assert!(words.contains(word), "{word}: {words}");
+        }
+        let colours = "fill=\"";
+        let named = svg.split(colours).skip(1).filter(|rest| !rest.starts_with(['#', 'n']));
+        assert_eq!(named.count(), 0, "colours have digits that other programs read");
+        page.click("#export-png").await;
+        let [width, height] = size_of(&downloaded(folder.path(), "headroom-chart.png").await);
+        assert!(width == 2080 && height > 600, "{width} x {height}");
+        close(page).await;
+        assert!(page.value::<bool>("document.querySelectorAll('.chart').length === 1").await);
+    });
+}
+
+#[test]
+fn report_is_printed_with_every_tensor_and_without_controls() {
+    tell("report_is_printed_with_every_tensor_and_without_controls", async |page| {
+        page.open(RUN).await;
+        page.script("document.documentElement.dataset.theme = 'dark'").await;
+        let rows = "document.querySelectorAll('.tensors__row').length";
+        let before: usize = page.value(rows).await;
+        page.script(&format!("print = () => (window.printed = [{rows}, document.documentElement.dataset.theme])"))
+            .await;
+        drawn(page).await;
+        page.click("#export-print").await;
+        page.until("the report is printed", "window.printed").await;
+        let (all, theme): (usize, String) = page.value("window.printed").await;
+        assert!(all > before, "{all} of {before}");
+        assert_eq!(theme, "light");
+        page.cdp("Emulation.setEmulatedMedia", json!({ "media": "print" })).await;
+        page.resize((720, 1000)).await;
+        let is_shown = |selector: &str| format!("document.querySelector('{selector}')?.checkVisibility() === true");
+        for selector in ["#run-summary", "#verdict", ".figures", ".chart__drawing", "#phases", "#tensors", ".report"] {
+            assert!(page.value::<bool>(&is_shown(selector)).await, "{selector} is printed");
+        }
+        for selector in [".header", "#run", ".verdict__actions", "#tensors-search", ".fixes button"] {
+            assert!(!page.value::<bool>(&is_shown(selector)).await, "{selector} is not printed");
+        }
+        assert!(page.value::<bool>("document.documentElement.scrollWidth <= innerWidth").await);
+        let link: String = page.text(".report").await;
+        assert!(link.contains("batch_size=64"), "{link}");
+        page.cdp("Emulation.setEmulatedMedia", json!({ "media": "" })).await;
+        page.script("dispatchEvent(new Event('afterprint'))").await;
+        page.until("the page is as before", &format!("{rows} === {before} && !document.querySelector('.report')"))
+            .await;
+        assert_eq!(page.value::<String>("document.documentElement.dataset.theme").await, "dark");
     });
 }
 
@@ -154,7 +227,7 @@ fn image_of_a_plan_is_the_same_in_both_themes_and_in_the_language_of_the_page() 
                 page.script(&format!("document.documentElement.dataset.theme = '{theme}'")).await;
                 let said = drawn(page).await;
                 assert!(said.contains(words), "{language}: {said}");
-                images.push(page.value("document.querySelector('#plan-image canvas').toDataURL()").await);
+                images.push(page.value("document.querySelector('#export-dialog canvas').toDataURL()").await);
                 close(page).await;
             }
             assert!(images[0].len() > 10_000 && images[0] == images[1], "{language}");
@@ -179,7 +252,7 @@ fn image_of_a_plan_is_accessible_and_fits_every_width() {
                 let found = violations(page).await;
                 assert!(found.is_empty(), "{theme}, {size:?}:\n{}", found.join("\n"));
             }
-            let is_whole = "[...document.querySelectorAll('#plan-image, #plan-image *')].every((element) => {
+            let is_whole = "[...document.querySelectorAll('#export-dialog, #export-dialog *')].every((element) => {
                 const at = element.getBoundingClientRect();
                 return at.left >= 0 && at.right <= innerWidth && at.bottom <= innerHeight;
             })";

@@ -56,7 +56,8 @@ pub fn PhaseTable(
         )
     };
     view! {
-        <section class="phases" class:stale=flag(move || stale.get()) aria-labelledby="phases-title">
+        <section class="phases" class:stale=flag(move || stale.get()) aria-labelledby="phases-title"
+            aria-busy=words(move || budget.is_sliding.get().to_string())>
             <h2 class="panel-title" id="phases-title">{words(title)}</h2>
             <div class="phases__scroll" tabindex="0" role="group" aria-labelledby="phases-title">
                 <table class="phases__table" id="phases" data-testid="phases">

@@ -59,8 +59,8 @@ pub fn VerdictView(
                 <CopyButton id="copy-link" label=t(text::COPY_LINK) enabled=is_chosen
                     content=move |()| Some(browser::address_with(&budget.fragment())) />
                 <CopyButton id="copy-card" label=t(text::COPY_CARD) enabled=has_plan content=move |()| forum_text(budget) />
-                <CopyButton id="show-image" label=t(text::PLAN_IMAGE) enabled=has_plan content=move |()| {
-                    browser::show_image(&image_message(&forum_text(budget)?));
+                <CopyButton id="export" label=t(text::EXPORT) enabled=has_plan content=move |()| {
+                    browser::show_export(&export_message(&forum_text(budget)?));
                     None
                 } />
                 <CopyButton id="copy-command" label=t(text::COPY_COMMAND) enabled=has_command
@@ -79,11 +79,11 @@ fn forum_text(budget: Budget) -> Option<String> {
     budget.with_options(|answer, options| share::forum_card(answer, options, &link))
 }
 
-/// Returns a forum text after the labels of the image and its buttons, in the order of web/plan-image.js.
-fn image_message(forum_text: &str) -> String {
-    let labels =
-        [text::PLAN_IMAGE, text::DOWNLOAD_CONFIG, text::COPY, text::COPIED, text::NOT_COPIED, text::CLOSE].map(t);
-    [&labels.join("\n"), forum_text].join("\n")
+/// Returns a forum text after the labels of the dialog and its buttons, in the order of web/export.js.
+fn export_message(forum_text: &str) -> String {
+    let image = [text::EXPORT, text::DOWNLOAD_CONFIG, text::COPY, text::COPIED, text::NOT_COPIED, text::CLOSE].map(t);
+    let files = [text::CHART_SVG, text::CHART_PNG, text::PRINT].map(t);
+    [&image.join("\n"), &files.join("\n"), forum_text].join("\n")
 }
 
 type VerdictMemo = Memo<Option<Verdict>>;
