@@ -111,6 +111,10 @@ addEventListener("keydown", (event) => {
   button.click();
 });
 
+// Compare has two runs, and therefore no list of recent ones.
+const recent = document.querySelector(":is(.budget, .gpus) #recent");
+if (recent) import("./recent.js").then(({ start }) => start(recent));
+
 // A printed calculator is a report: in the light theme, with all tensors and the address of the run.
 const root = document.documentElement;
 let restore = null;

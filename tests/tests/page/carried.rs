@@ -1,6 +1,11 @@
 //! State that moves from page to page: the run in the header's links, and a message from the calculator to Diagnose.
 
-use crate::page::{Page, tell};
+use crate::{
+    accessible::violations,
+    environment::named,
+    page::{LAPTOP, PHONE, Page, tell},
+};
+use std::fs;
 
 const MESSAGE: &str = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 6.14 GiB. GPU 0 has a total capacity of \
     11.69 GiB of which 2.68 GiB is free. Including non-PyTorch memory, this process has 7.04 GiB memory in use. Of the \
@@ -302,5 +307,67 @@ fn a_new_run_has_no_message_of_an_earlier_one() {
         assert_eq!(page.value::<[String; 2]>(fields).await, ["", "batch_size = 2\n"]);
         page.script("sessionStorage.clear()").await;
         page.open("").await;
+    });
+}
+
+#[test]
+fn recent_runs_are_listed_and_cleared_on_this_device() {
+    let test = "recent_runs_are_listed_and_cleared_on_this_device";
+    let Some(axe) = named(test, "HEADROOM_AXE") else { return };
+    let axe = fs::read_to_string(axe).expect("axe-core's script");
+    tell(test, async |page| {
+        const ROWS: &str = "[...document.querySelectorAll('#recent-list li')].map((row) => row.textContent)";
+        const RUNS: [(&str, &str); 3] = [("4", "RTX%204070"), ("8", "T4"), ("16", "RTX%203060%2012GB")];
+        for (batch_size, gpu) in RUNS {
+            page.goto(&format!("{}demo.html", page.address)).await;
+            page.open(&format!("1&batch_size={batch_size}&gpu={gpu}")).await;
+            page.until("the list's button is there", "document.querySelector('#recent').hidden === false").await;
+        }
+        page.script(&axe).await;
+        for size in [LAPTOP, PHONE] {
+            page.resize(size).await;
+            page.click("#recent").await;
+            let rows: Vec<String> = page.value(ROWS).await;
+            assert_eq!(rows.len(), RUNS.len(), "{rows:?}");
+            for (row, (batch_size, _)) in rows.iter().rev().zip(RUNS) {
+                assert!(row.contains(&format!("batch_size {batch_size} ")) && row.contains("iB"), "{row}");
+            }
+            for theme in ["light", "dark"] {
+                page.prefer(&[("prefers-color-scheme", theme), ("prefers-reduced-motion", "reduce")]).await;
+                let found = violations(page).await;
+                assert!(found.is_empty(), "{theme}, {size:?}:\n{}", found.join("\n"));
+            }
+            let is_whole = "(() => {
+                const at = document.querySelector('#recent-list').getBoundingClientRect();
+                return at.left >= 0 && at.right <= innerWidth && at.top >= 0 && at.bottom <= innerHeight;
+            })()";
+            assert!(page.value::<bool>(is_whole).await, "{size:?}");
+            // A second press closes it.
+            page.click("#recent").await;
+            page.until("it is closed", "!document.querySelector('#recent-list')").await;
+        }
+        page.resize(LAPTOP).await;
+        page.click("#recent").await;
+        page.click("#recent-list li:last-child a").await;
+        page.until("the run is shown", "document.querySelector('#batch_size').value === '4'").await;
+        let gpu: String = page.value("document.querySelector('#gpu').value").await;
+        assert_eq!(gpu, "RTX 4070");
+        page.until("the list is closed", "!document.querySelector('#recent-list')").await;
+        page.back().await;
+        page.until("Back works", "document.querySelector('#batch_size').value === '16'").await;
+        page.click("#recent").await;
+        page.click("#recent-clear").await;
+        page.until("nothing is kept", "localStorage.getItem('headroom.recent') === null").await;
+        page.until("nothing is listed", "document.querySelector('#recent').ariaDisabled === 'true'").await;
+        // Leaving does not keep the run again.
+        page.goto(&format!("{}demo.html", page.address)).await;
+        assert!(page.value::<bool>("localStorage.getItem('headroom.recent') === null").await);
+        // What another program wrote there is no run.
+        page.script("localStorage.setItem('headroom.recent', '[1, {\"hash\": \"javascript:0\"}, null]')").await;
+        page.open("1&batch_size=4&gpu=T4").await;
+        page.until("the button is there", "document.querySelector('#recent').hidden === false").await;
+        page.click("#recent").await;
+        let rows: Vec<String> = page.value(ROWS).await;
+        assert!(rows.len() == 1 && rows[0].contains("T4"), "{rows:?}");
     });
 }

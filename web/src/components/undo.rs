@@ -1,4 +1,4 @@
-//! The buttons that undo and redo.
+//! The buttons that undo and redo, and the one for recent runs.
 
 use leptos::prelude::*;
 
@@ -29,5 +29,12 @@ pub fn UndoRedo(
                 })>{sign}</button>
         }
     };
-    view! { <span class="undo">{button(false)}{button(true)}</span> }
+    // `recent.js` shows it.
+    view! {
+        <span class="undo">
+            {button(false)}{button(true)}
+            <button type="button" class="button button--quiet" id="recent" hidden title=t(text::RECENT)
+                aria-label=t(text::RECENT) data-clear=t(text::CLEAR_RECENT)>"◷"</button>
+        </span>
+    }
 }

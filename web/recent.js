@@ -1,0 +1,147 @@
+// Keeps the runs that were shown on this device, and lists them. shortcuts.js loads it on pages with the button
+// `#recent`. Nothing is sent: the list is in the browser's storage.
+const KEY = "headroom.recent";
+const MOST = 12;
+// A run is kept after it was shown for this time, so that the steps to it are not.
+const REST_MS = 5000;
+
+const read = () => {
+  try {
+    const runs = JSON.parse(localStorage.getItem(KEY) ?? "[]");
+    const isRun = (run) => ["hash", "run", "verdict", "outcome"].every((key) => typeof run?.[key] === "string");
+    return Array.isArray(runs) ? runs.filter((run) => isRun(run) && run.hash.startsWith("#1&")) : [];
+  } catch {
+    return []; // Storage is blocked, or another program wrote there.
+  }
+};
+const write = (runs) => {
+  try {
+    if (runs.length) localStorage.setItem(KEY, JSON.stringify(runs));
+    else localStorage.removeItem(KEY);
+  } catch {
+    // Storage is blocked or full: the list stays as it is.
+  }
+};
+
+const wordsOf = (element) => element?.textContent.replace(/\s+/g, " ").trim() ?? "";
+// The pinned moment is not a part of the run.
+const hashOf = (hash) => hash.replace(/&pin=[^&]*/, "");
+const shown = () => {
+  const verdict = document.querySelector("#verdict[data-fits] > :last-child");
+  const hash = hashOf(location.hash);
+  if (!verdict || !hash.startsWith("#1&")) return null;
+  const { outcome = "" } = document.querySelector(".verdict")?.dataset ?? {};
+  return { hash, run: wordsOf(document.querySelector(".run-summary__run")), verdict: verdict.firstChild?.textContent ?? "", outcome };
+};
+// A cleared list stays empty until another run is shown.
+let forgotten = "";
+const current = () => {
+  const run = shown();
+  return run?.hash === forgotten ? null : run;
+};
+const keep = () => {
+  const run = current();
+  if (run) write([run, ...read().filter((other) => other.hash !== run.hash)].slice(0, MOST));
+};
+
+const STYLE =
+  "#recent-list{position:fixed;inset:auto;margin:0;width:min(26rem,100vw - 2rem);max-height:min(34rem,100vh - 2rem);overflow:auto;" +
+  "padding:var(--space-3);border:var(--hairline) solid var(--line-strong);border-radius:var(--radius-large);" +
+  "background:var(--surface);color:inherit;box-shadow:var(--shadow)}" +
+  "#recent-list .button{padding:0 var(--space-3)}" +
+  "#recent-list ol{margin:var(--space-2) 0;padding:0;list-style:none}" +
+  "#recent-list a{display:block;padding:var(--space-2);border-radius:var(--radius);color:inherit;text-decoration:none}" +
+  "#recent-list a:is(:hover,:focus-visible){background:var(--surface-hover)}" +
+  "#recent-list a span{display:block}#recent-list a span+span{color:var(--ink-soft)}" +
+  '#recent-list [data-outcome="fits"]::before{content:"✓ ";color:var(--good)}' +
+  '#recent-list [data-outcome="narrow"]::before{content:"! ";color:var(--warn)}' +
+  '#recent-list [data-outcome="fails"]::before{content:"✕ ";color:var(--bad)}';
+
+const element = (name, properties, ...children) => {
+  const made = Object.assign(document.createElement(name), properties);
+  made.append(...children);
+  return made;
+};
+
+const row = ({ hash, run, verdict, outcome }, close) => {
+  const href = new URL(location.href);
+  href.hash = hash;
+  const words = element("span", { textContent: verdict });
+  words.dataset.outcome = outcome;
+  const link = element("a", { href: href.href }, element("span", { textContent: run }), words);
+  // A press with Ctrl opens another tab, and the list stays.
+  link.addEventListener("click", (event) => {
+    if (!event.ctrlKey && !event.metaKey && !event.shiftKey) close();
+  });
+  return element("li", {}, link);
+};
+
+const open = (button) => {
+  const list = element("div", { id: "recent-list", role: "group", ariaLabel: button.title, popover: "auto" });
+  const close = () => list.hidePopover();
+  const clear = element("button", { type: "button", className: "button", id: "recent-clear", textContent: button.dataset.clear });
+  clear.addEventListener("click", () => {
+    write([]);
+    forgotten = shown()?.hash ?? "";
+    close();
+    show(button);
+    button.focus();
+  });
+  list.append(
+    element("strong", { textContent: button.title }),
+    element("ol", {}, ...read().map((run) => row(run, close))),
+    clear,
+  );
+  list.addEventListener("toggle", ({ newState }) => {
+    button.ariaExpanded = newState === "open";
+    if (newState === "closed") list.remove();
+  });
+  button.after(list);
+  list.showPopover();
+  const { left, bottom } = button.getBoundingClientRect();
+  const { width, height } = list.getBoundingClientRect();
+  const { clientWidth, clientHeight } = document.documentElement;
+  list.style.left = `${Math.max(8, Math.min(left, clientWidth - width - 8))}px`;
+  list.style.top = `${Math.max(8, Math.min(bottom + 4, clientHeight - height - 8))}px`;
+  list.querySelector("a")?.focus();
+};
+
+// A button that becomes disabled would lose the focus.
+const show = (button) => {
+  button.ariaDisabled = String(read().length === 0 && !current());
+};
+
+export const start = (button) => {
+  const rules = new CSSStyleSheet();
+  rules.replaceSync(STYLE);
+  document.adoptedStyleSheets.push(rules);
+  button.hidden = false;
+  button.ariaExpanded = "false";
+  show(button);
+  // The press that closes the list must not open another one.
+  let wasOpen = false;
+  button.addEventListener("pointerdown", () => {
+    wasOpen = document.getElementById("recent-list") !== null;
+  });
+  button.addEventListener("click", () => {
+    if (wasOpen) {
+      wasOpen = false;
+      return;
+    }
+    keep();
+    if (read().length) open(button);
+  });
+  addEventListener("storage", () => show(button));
+  addEventListener("pagehide", keep);
+  // The page changes the address without an event.
+  let [last, since] = ["", performance.now()];
+  setInterval(() => {
+    const now = shown()?.hash ?? "";
+    if (now !== last) [last, since] = [now, performance.now()];
+    else if (now && performance.now() - since >= REST_MS) {
+      since = Infinity;
+      keep();
+    }
+    show(button);
+  }, 1000);
+};
