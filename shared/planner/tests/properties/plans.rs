@@ -39,6 +39,9 @@ fn is_state_monotonic(train: &TrainConfig) -> bool {
     train.optimizer.spec().quantised.is_none()
 }
 
+/// Phases without a graph of `torch.compile`.
+const OUTSIDE_GRAPHS: [Phase; 4] = [Phase::Init, Phase::FirstOptimizer, Phase::SteadyOptimizer, Phase::Rest];
+
 proptest! {
     #[test]
     fn parts_sum_to_the_whole(
@@ -101,7 +104,19 @@ proptest! {
     ) {
         prop_assume!(is_state_monotonic(&train));
         let larger = GptShape { block_size: shape.block_size + more, ..shape };
-        prop_assert!(live_peak(shape, &train, gpu) <= live_peak(larger, &train, gpu));
+        let [smaller, larger] = [shape, larger].map(|shape| plan_of(shape, &train, gpu, SegmentKind::Native));
+        // Inductor rejects the reuse of a buffer by its estimate of the graph's peak. A longer block can turn a decision
+        // and with it lower the peak of a compiled graph: by 5 % from block_size 216 to 220 with 2 layers, 4 heads, 400
+        // channels, batch_size 6, math attention and checkpointing. Phases outside of graphs never need less.
+        if !train.compile {
+            prop_assert!(smaller.peak.live_bytes <= larger.peak.live_bytes);
+        }
+        for (phase, longer) in smaller.phases.iter().zip(&larger.phases) {
+            prop_assert_eq!(phase.phase, longer.phase);
+            if OUTSIDE_GRAPHS.contains(&phase.phase) {
+                prop_assert!(phase.live_bytes <= longer.live_bytes, "{:?}", phase.phase);
+            }
+        }
     }
 
     #[test]
