@@ -2,7 +2,7 @@
 // with a fixed width. A canvas, because the page's policy allows no image from a `data:` or `blob:` address.
 const [WIDTH, MARGIN, HEAD, FOOT, SCALE] = [1040, 20, 58, 34, 2];
 
-// Returns a colour as six or eight hexadecimal digits, which every SVG program reads.
+// Returns a colour as six hexadecimal digits, which every SVG program reads, and its opacity.
 const pixel = Object.assign(document.createElement("canvas"), { width: 1, height: 1 }).getContext("2d", { willReadFrequently: true });
 const hex = (colour) => {
   pixel.clearRect(0, 0, 1, 1);

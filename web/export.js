@@ -9,16 +9,10 @@ const STYLE =
   "#export-dialog canvas{display:block;width:100%;height:auto;border-radius:var(--radius)}" +
   "#export-dialog div{display:flex;flex-wrap:wrap;gap:var(--space-2);margin-top:var(--space-3)}" +
   "#export-dialog div>:last-child{margin-left:auto}";
-let isStyled = false;
-
-const style = () => {
-  if (isStyled) return;
-  isStyled = true;
-  // A policy that forbids inline styles accepts a constructed style sheet.
-  const rules = new CSSStyleSheet();
-  rules.replaceSync(STYLE);
-  document.adoptedStyleSheets.push(rules);
-};
+// A policy that forbids inline styles accepts a constructed style sheet.
+const rules = new CSSStyleSheet();
+rules.replaceSync(STYLE);
+document.adoptedStyleSheets.push(rules);
 
 const element = (name, properties) => Object.assign(document.createElement(name), properties);
 
@@ -41,7 +35,6 @@ export const show = async (message) => {
   const [title, download, copy, copied, notCopied, close, chartSvg, chartPng, print, ...text] = message.split("\n");
   const canvas = draw(text.join("\n"));
   const blob = await png(canvas);
-  style();
   const dialog = element("dialog", { id: "export-dialog", ariaLabel: title });
   const actions = element("div", {});
   const add = (id, label, act, kind = "") => {

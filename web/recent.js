@@ -141,7 +141,7 @@ export const start = (button) => {
     else if (now && performance.now() - since >= REST_MS) {
       since = Infinity;
       keep();
-    }
+    } else return;
     show(button);
   }, 1000);
 };

@@ -72,6 +72,14 @@ fn every_page_has_tags_and_an_image_for_shared_links() {
     }
 }
 
+/// Lets the browser download files without a question, and returns their folder.
+async fn download_folder(page: &Page) -> TempDir {
+    let folder = TempDir::new().expect("a folder");
+    let behaviour = json!({ "behavior": "allow", "downloadPath": folder.path() });
+    page.cdp("Browser.setDownloadBehavior", behaviour).await;
+    folder
+}
+
 async fn downloaded(folder: &Path, name: &str) -> Vec<u8> {
     let (file, start) = (folder.join(name), Instant::now());
     while !file.is_file() {
@@ -96,9 +104,7 @@ async fn close(page: &Page) {
 #[test]
 fn a_plan_is_downloaded_and_copied_as_an_image() {
     tell("a_plan_is_downloaded_and_copied_as_an_image", async |page| {
-        let folder = TempDir::new().expect("a folder");
-        let behaviour = json!({ "behavior": "allow", "downloadPath": folder.path() });
-        page.cdp("Browser.setDownloadBehavior", behaviour).await;
+        let folder = download_folder(page).await;
         page.open(RUN).await;
         let forum = copied(page, "copy-card").await;
 
@@ -143,9 +149,7 @@ fn a_plan_is_downloaded_and_copied_as_an_image() {
 #[test]
 fn chart_is_exported_as_svg_and_png() {
     tell("chart_is_exported_as_svg_and_png", async |page| {
-        let folder = TempDir::new().expect("a folder");
-        let behaviour = json!({ "behavior": "allow", "downloadPath": folder.path() });
-        page.cdp("Browser.setDownloadBehavior", behaviour).await;
+        let folder = download_folder(page).await;
         page.open(RUN).await;
         drawn(page).await;
         page.click("#export-svg").await;
