@@ -153,13 +153,16 @@ pub(super) fn backward(run: &mut Run<'_>, saved: &SavedLoss, scaled: Option<Slot
             widen(run, dlm_head, dlnf)
         }
         SavedKind::Chunked => {
+            let scalar = run.w.alloc(Tensor::Scalar, None);
             run.w.free_some(scaled);
-            chunked_backward(run, saved.weight_cast, saved.input)
+            chunked_backward(run, scalar, saved.weight_cast, saved.input)
         }
         SavedKind::Fused { dlm_head, dlnf } => {
+            let scalar = run.w.alloc(Tensor::Scalar, None);
             run.w.free_some(scaled);
-            run.w.free_kept(run.name(Name::Y));
             run.cublas_workspace(true);
+            run.w.free(scalar);
+            run.w.free_kept(run.name(Name::Y));
             run.w.free_some(saved.weight_cast);
             run.w.free(saved.input);
             widen(run, dlm_head, dlnf)
@@ -180,7 +183,7 @@ fn widen(run: &mut Run<'_>, dlm_head: Slot, dlnf: Slot) -> LossGradients {
 }
 
 /// Recomputes each chunk and adds its part of the gradients to the sum.
-fn chunked_backward(run: &mut Run<'_>, weight_cast: Option<Slot>, input: Slot) -> LossGradients {
+fn chunked_backward(run: &mut Run<'_>, scalar: Slot, weight_cast: Option<Slot>, input: Slot) -> LossGradients {
     let (first, first_input) = chunk_backward(run);
     let dlnf = run.w.alloc(Tensor::DlnfCast, None);
     run.w.free(first_input);
@@ -188,6 +191,7 @@ fn chunked_backward(run: &mut Run<'_>, weight_cast: Option<Slot>, input: Slot) -
         let (part, input_part) = chunk_backward(run);
         run.w.free_all([part, input_part]);
     }
+    run.w.free(scalar);
     run.w.free_kept(run.name(Name::Y));
     run.w.free_some(weight_cast);
     run.w.free(input);
