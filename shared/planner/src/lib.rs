@@ -13,6 +13,7 @@ pub mod gpt;
 pub mod hardware;
 pub mod link;
 pub mod memory;
+pub mod models;
 pub mod nanogpt;
 pub mod oom;
 pub mod optimizer_spec;
@@ -21,6 +22,7 @@ pub mod report;
 pub mod request;
 pub mod session;
 pub mod survey;
+pub mod torch;
 pub mod train_config;
 
 // Tests read the English wording of texts.

@@ -8,7 +8,7 @@ pub mod attention_kernel;
 pub mod compiled;
 pub mod context;
 pub mod eager;
-mod efficient_backward;
+pub(crate) mod efficient_backward;
 pub mod message;
 pub mod optimizer;
 pub mod program;

@@ -7,6 +7,7 @@
 mod allocator_limited;
 mod allocator_replay;
 mod cudnn;
+mod engine;
 mod event_list;
 mod events;
 mod extra_rows;

@@ -38,32 +38,48 @@ pub(crate) enum Pass {
     Training,
 }
 
-/// The kernel of a pass, in PyTorch's order of preference: cuDNN on sm_90 and later, then flash, then memory-efficient,
-/// then math.
+/// The heads of an attention, as far as they determine its kernel.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Heads {
+    /// Head size.
+    pub(crate) size: u64,
+    /// Element type of q, k and v.
+    pub(crate) dtype: Dtype,
+    /// Whether the attention has dropout.
+    pub(crate) drops: bool,
+}
+
+/// The kernel of a pass in nanoGPT.
 pub(crate) fn attention_kernel(
     config: &GptConfig,
     train: &TrainConfig,
     architecture: &Architecture,
     pass: Pass,
 ) -> AttentionKernel {
-    let head_size = config.head_size();
+    let heads = Heads { size: config.head_size(), dtype: train.dtype, drops: config.dropout() > 0.0 };
+    // Compiled graphs keep the fused kernels: their fallback is not modelled.
+    let compiled = |pass| if train.compile { Pass::Evaluation } else { pass };
+    match fused_kernel(heads, architecture, compiled(pass)) {
+        _ if train.attention == Attention::Math => AttentionKernel::Math,
+        AttentionKernel::Composite if train.compile => AttentionKernel::Efficient,
+        kernel => kernel,
+    }
+}
+
+/// The kernel of `scaled_dot_product_attention`, in PyTorch's order of preference: cuDNN on sm_90 and later, then flash,
+/// then memory-efficient, then the composite path.
+pub(crate) fn fused_kernel(heads: Heads, architecture: &Architecture, pass: Pass) -> AttentionKernel {
+    let is_half = heads.dtype != Dtype::Float32;
     let fused = architecture.fused_attention;
-    if train.attention == Attention::Math {
-        AttentionKernel::Math
-    } else if train.is_half()
-        && fused == FusedAttention::Cudnn
-        && head_size.is_multiple_of(8)
-        && head_size <= CUDNN_MAX_HEAD_SIZE
-    {
+    if is_half && fused == FusedAttention::Cudnn && heads.size.is_multiple_of(8) && heads.size <= CUDNN_MAX_HEAD_SIZE {
         AttentionKernel::Cudnn
-    } else if train.is_half()
+    } else if is_half
         && fused != FusedAttention::Efficient
-        && head_size <= FLASH_MAX_HEAD_SIZE
-        && (train.compile || pass == Pass::Evaluation || flash_can_train(config, architecture))
+        && heads.size <= FLASH_MAX_HEAD_SIZE
+        && (pass == Pass::Evaluation || flash_can_train(heads, architecture))
     {
         AttentionKernel::Flash
-    } else if train.compile || takes_memory_efficient(head_size, train, architecture) {
-        // Compiled graphs keep the fused kernels: their fallback is not modelled.
+    } else if takes_memory_efficient(heads, architecture) {
         AttentionKernel::Efficient
     } else {
         AttentionKernel::Composite
@@ -72,22 +88,21 @@ pub(crate) fn attention_kernel(
 
 /// Whether flash attention has a backward for the head size. Where it is limited, it has none for sizes above 192,
 /// except above 224 without dropout.
-fn flash_can_train(config: &GptConfig, architecture: &Architecture) -> bool {
-    let head_size = config.head_size();
-    !architecture.limits_flash_backward || head_size <= 192 || head_size > 224 && config.dropout() == 0.0
+fn flash_can_train(heads: Heads, architecture: &Architecture) -> bool {
+    !architecture.limits_flash_backward || heads.size <= 192 || heads.size > 224 && !heads.drops
 }
 
 /// Whether the memory-efficient kernel supports the dtype and the head size.
 ///
 /// Source: `check_head_dim_size_mem_efficient`, which requires a multiple of `minimum_gemm_alignment`, and the list of
 /// dtypes in `use_mem_efficient_attention`: below sm_80 it excludes bfloat16.
-fn takes_memory_efficient(head_size: u64, train: &TrainConfig, architecture: &Architecture) -> bool {
-    let alignment = match (architecture.efficient_attention, train.is_half()) {
+fn takes_memory_efficient(heads: Heads, architecture: &Architecture) -> bool {
+    let alignment = match (architecture.efficient_attention, heads.dtype != Dtype::Float32) {
         (80.., false) => 4,
         (70.., true) => 8,
         _ => 1,
     };
-    (train.dtype != Dtype::Bfloat16 || architecture.has_bfloat16) && head_size.is_multiple_of(alignment)
+    (heads.dtype != Dtype::Bfloat16 || architecture.has_bfloat16) && heads.size.is_multiple_of(alignment)
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ mod backward;
 mod block;
 mod loss;
 
+pub(crate) use backward::EMBEDDING_SORT_ABOVE;
 pub(super) use backward::backward;
 
 use super::{

@@ -6,10 +6,7 @@
 //! `SharedStorage`, as PyTorch 2.11.0's libtorch_cuda.so compares them with the GPU's.
 
 use super::program::ProgramBuilder;
-use crate::{
-    gpt::{GptConfig, tensors::Tensor},
-    hardware::Architecture,
-};
+use crate::{gpt::tensors::Tensor, hardware::Architecture};
 
 /// `kBlockSizeJ`: keys per block.
 const BLOCK_KEYS: u64 = 64;
@@ -22,7 +19,7 @@ const GRADIENT_HEADER: u64 = 4;
 
 /// The backward kernel that PyTorch selects: the first that supports the head size and fits in shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct EfficientBackward {
+pub(crate) struct EfficientBackward {
     is_half: bool,
     /// `kBlockSizeI`.
     block_queries: u64,
@@ -37,7 +34,7 @@ pub(super) struct EfficientBackward {
 impl EfficientBackward {
     /// The kernel for heads of that size. PyTorch uses this backward in half precision from sm_80 on only for heads
     /// above 192.
-    pub(super) fn new(head_size: u64, is_half: bool, architecture: &Architecture) -> Self {
+    pub(crate) fn new(head_size: u64, is_half: bool, architecture: &Architecture) -> Self {
         let compiled_for = architecture.efficient_attention;
         let has_wide = compiled_for >= if is_half { 70 } else { 80 };
         let wide_shared_bytes = if is_half { 0 } else { WIDE_FLOAT32_SHARED_BYTES };
@@ -55,9 +52,9 @@ impl EfficientBackward {
     }
 
     /// Bytes of `workspace`; 0 if the kernel needs none.
-    pub(super) fn workspace_bytes(self, config: &GptConfig, batch_size: u64) -> u64 {
-        let (tokens, head_size) = (config.block_size(), config.head_size());
-        let heads = batch_size.saturating_mul(config.n_head());
+    ///
+    /// `heads` is the number of heads of all sequences.
+    pub(crate) fn workspace_bytes(self, heads: u64, tokens: u64, head_size: u64) -> u64 {
         let adds_keys = self.is_half && !self.in_registers;
         let adds_queries = self.is_half || self.splits_keys;
         let of_keys = if adds_keys {
@@ -74,6 +71,11 @@ impl EfficientBackward {
         };
         let floats = of_keys.saturating_mul(2).saturating_add(of_queries).div_ceil(4).saturating_mul(4);
         heads.saturating_mul(floats.saturating_mul(4))
+    }
+
+    /// Whether the kernel computes the row sums of `grad_out * out`; otherwise, separate operations do.
+    pub(crate) const fn computes_delta(self) -> bool {
+        self.computes_delta
     }
 
     /// `num_splits_key`: parts of the keys, each with an accumulator if the gradients of k and v are accumulated in
@@ -121,21 +123,15 @@ impl EfficientBackward {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{gpt::GptShape, hardware::ComputeCapability};
+    use crate::hardware::ComputeCapability;
 
     fn workspace(n_head: u64, head_size: u64, tokens: u64, batch_size: u64, half: bool, capability: (u8, u8)) -> u64 {
-        let shape = GptShape {
-            n_layer: 1,
-            n_head,
-            n_embd: n_head * head_size,
-            block_size: tokens,
-            vocab_size: 64,
-            dropout: 0.0,
-            bias: false,
-        };
-        let config = GptConfig::new(shape).expect("a small model");
         let capability = ComputeCapability::new(capability.0, capability.1);
-        EfficientBackward::new(head_size, half, capability.architecture()).workspace_bytes(&config, batch_size)
+        EfficientBackward::new(head_size, half, capability.architecture()).workspace_bytes(
+            n_head * batch_size,
+            tokens,
+            head_size,
+        )
     }
 
     /// A tile of the gradient of q: `sizeof(GradQTempStorage)`.

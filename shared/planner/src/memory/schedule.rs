@@ -160,7 +160,10 @@ pub fn program(config: &GptConfig, train: &TrainConfig, gpu: GpuProperties) -> R
         v: config.vocab_size(),
         compute: train.dtype,
         cublas_workspace_bytes: architecture.cublas_workspace_bytes,
-        efficient_workspace_bytes: efficient.map_or(0, |kernel| kernel.workspace_bytes(config, train.batch_size)),
+        efficient_workspace_bytes: efficient.map_or(0, |kernel| {
+            let heads = train.batch_size.saturating_mul(config.n_head());
+            kernel.workspace_bytes(heads, config.block_size(), config.head_size())
+        }),
         cudnn_workspace_bytes: 0,
         n_parameter_tensors: n,
         n_parameters: config.n_parameters().ok_or(TensorTooLarge { name: "the model" })?,

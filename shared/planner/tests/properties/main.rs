@@ -3,6 +3,7 @@
 mod allocator;
 mod any_config;
 mod compute;
+mod engine;
 mod plans;
 mod programs;
 mod repetition;

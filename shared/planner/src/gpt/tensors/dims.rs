@@ -154,7 +154,7 @@ fn outer_splits(rows: u64, columns: u64, gpu: ResidentThreads) -> u64 {
 ///
 /// Source: `set_params_splitkv` and `num_splits_heuristic` in
 /// aten/src/ATen/native/transformers/cuda/flash_attn/flash_api.cpp (2.11).
-fn flash_splits(n_heads: u64, tokens: u64, head_size: u64, sm_count: u64) -> u64 {
+pub(crate) fn flash_splits(n_heads: u64, tokens: u64, head_size: u64, sm_count: u64) -> u64 {
     const MAX_SPLITS: u64 = 128;
     let key_block = match head_size {
         0..=64 => 256,
@@ -217,7 +217,7 @@ pub const EXCHANGE_BYTES: u64 = 256;
 ///
 /// Source: Liger-Kernel's `fused_linear_cross_entropy_forward`. The chunk's logits take about as much memory as the
 /// activations; its size is rounded up to a power of two.
-fn fused_chunk_tokens(tokens: u128, v: u128, c: u128) -> u128 {
+pub(crate) fn fused_chunk_tokens(tokens: u128, v: u128, c: u128) -> u128 {
     tokens.div_ceil(v.div_ceil(c.max(1)).max(1)).next_power_of_two().min(tokens)
 }
 

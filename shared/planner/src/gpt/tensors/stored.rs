@@ -81,7 +81,7 @@ impl Role {
     }
 
     /// Bytes of an optimizer's companion of a parameter with `elements` elements; `None` for other roles.
-    pub(super) fn state_bytes(self, elements: u64) -> Option<u64> {
+    pub(crate) fn state_bytes(self, elements: u64) -> Option<u64> {
         match self.row() {
             RoleRow { kept: Some((Category::OptimizerState, _)), dtype: Some(dtype), is_per_block, .. } => {
                 Some(dtype.bytes() * if *is_per_block { elements.div_ceil(QUANTISATION_BLOCK) } else { elements })

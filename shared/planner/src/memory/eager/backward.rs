@@ -12,7 +12,7 @@ use super::{
 use crate::gpt::tensors::Tensor;
 
 /// Number of indices above which `embedding_dense_backward` sorts them (aten/src/ATen/native/cuda/Embedding.cu).
-pub(in crate::memory) const EMBEDDING_SORT_ABOVE: u64 = 3072;
+pub(crate) const EMBEDDING_SORT_ABOVE: u64 = 3072;
 
 /// Backward of one micro-step; with `accumulates`, gradients of an earlier micro-step exist.
 pub(in crate::memory) fn backward(run: &mut Run<'_>, saved: Option<SavedTensors>, accumulates: bool) {

@@ -1,0 +1,3 @@
+//! Models and their training loops, written for the engine in [`crate::torch`].
+
+pub mod nanogpt;

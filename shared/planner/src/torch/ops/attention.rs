@@ -1,0 +1,179 @@
+//! `scaled_dot_product_attention`: selection of the kernel, and the allocations of each.
+//!
+//! Source: aten/src/ATen/native/transformers/attention.cpp, cuda/attention.cu and cuda/attention_backward.cu (2.11).
+
+use super::Op;
+use crate::{
+    dtype::Dtype,
+    gpt::tensors::flash_splits,
+    memory::{
+        attention_kernel::{AttentionKernel, Heads, Pass, fused_kernel},
+        efficient_backward::EfficientBackward,
+    },
+    torch::{Layout, Tensor, Torch},
+};
+
+/// A fused kernel, with what its backward needs besides saved tensors.
+#[derive(Clone, Copy, Debug)]
+pub enum Fused {
+    /// FlashAttention 2.
+    Flash,
+    /// cuDNN's kernel.
+    Cudnn,
+    /// The memory-efficient kernel.
+    Efficient,
+}
+
+/// Sizes of q, k and v: (B, H, T, D).
+#[derive(Clone, Copy)]
+struct Sizes {
+    b: u64,
+    h: u64,
+    t: u64,
+    d: u64,
+}
+
+impl Sizes {
+    fn of(q: &Tensor) -> Self {
+        let [d, t, h, b] = [0, 1, 2, 3].map(|n| q.layout().from_last(n));
+        Self { b, h, t, d }
+    }
+
+    /// `head_size_rounded` in flash_attn/flash_api.cpp.
+    fn flash_head(self) -> u64 {
+        self.d.next_multiple_of(if self.d <= 128 { 32 } else { 64 })
+    }
+}
+
+impl Torch {
+    /// `F.scaled_dot_product_attention(q, k, v, dropout_p, is_causal=True)` of tensors (B, H, T, D).
+    #[must_use]
+    pub fn scaled_dot_product_attention(&self, q: &Tensor, k: &Tensor, v: &Tensor, drops: bool) -> Tensor {
+        let [v, k, q] = [v, k, q].map(|x| self.lower(x));
+        let records = self.record(&[&q, &k, &v]).is_recorded();
+        let sizes = Sizes::of(&q);
+        let heads = Heads { size: sizes.d, dtype: q.dtype(), drops };
+        let pass = if records { Pass::Training } else { Pass::Evaluation };
+        self.without_autocast(|| match fused_kernel(heads, self.gpu.compute_capability.architecture(), pass) {
+            AttentionKernel::Flash if !sizes.d.is_multiple_of(8) => {
+                let [q, k, v] = [&q, &k, &v].map(|x| self.pad_last(x, sizes.d.next_multiple_of(8)));
+                self.slice_last(&self.flash(&q, &k, &v, drops, sizes.d), sizes.d)
+            }
+            AttentionKernel::Flash => self.flash(&q, &k, &v, drops, sizes.d),
+            AttentionKernel::Cudnn => self.seeded(Fused::Cudnn, &q, &k, &v, sizes.t),
+            AttentionKernel::Efficient => {
+                let rows = if records { sizes.t.next_multiple_of(32) } else { 0 };
+                self.seeded(Fused::Efficient, &q, &k, &v, rows)
+            }
+            AttentionKernel::Composite | AttentionKernel::Math => self.composite(&q, &k, &v, drops),
+        })
+    }
+
+    /// An output of a fused kernel: (B, T, H, D) in memory.
+    fn by_head(&self, name: &'static str, x: &Tensor) -> Tensor {
+        let layout = Layout::contiguous(x.layout().transposed([1, 2]).sizes());
+        self.empty_with(name, layout.transposed([1, 2]), x.dtype())
+    }
+
+    fn flash(&self, q: &Tensor, k: &Tensor, v: &Tensor, drops: bool, head_size: u64) -> Tensor {
+        let Sizes { b, h, t, .. } = Sizes::of(q);
+        let mut recording = self.record(&[q, k, v]);
+        [q, k, v].into_iter().for_each(|x| recording.save(x));
+        let mut out = self.by_head("flash attention", q);
+        let lse = self.empty("flash attention logsumexp", &[b, h, t], Dtype::Float32);
+        let heads = b.saturating_mul(h);
+        let n_splits = if drops { 1 } else { flash_splits(heads, t, head_size, u64::from(self.gpu.sm_count)) };
+        let splits = (n_splits > 1).then(|| {
+            let rows = n_splits.saturating_mul(heads);
+            let part = |size| self.empty("flash attention by split", &[rows, t, size], Dtype::Float32);
+            [1, Sizes { d: head_size, ..Sizes::of(q) }.flash_head()].map(part)
+        });
+        let random = [2, 1].map(|n| self.empty("flash attention random state", &[n], Dtype::Uint64));
+        drop(splits);
+        drop(self.empty("flash attention debug mask", &[0], q.dtype()));
+        [&lse, &out, &random[0], &random[1]].into_iter().for_each(|x| recording.save(x));
+        recording.finish(Op::Attention(Fused::Flash), &mut [&mut out]);
+        out
+    }
+
+    /// cuDNN's or the memory-efficient kernel.
+    fn seeded(&self, kernel: Fused, q: &Tensor, k: &Tensor, v: &Tensor, rows: u64) -> Tensor {
+        let Sizes { b, h, .. } = Sizes::of(q);
+        let mut recording = self.record(&[q, k, v]);
+        [q, k, v].into_iter().for_each(|x| recording.save(x));
+        let mut out = self.by_head("attention", q);
+        let lse = self.empty("attention logsumexp", &[b, h, rows], Dtype::Float32);
+        let random = [(); 2].map(|()| self.empty("attention random state", &[], Dtype::Int64));
+        [&lse, &out, &random[0], &random[1]].into_iter().for_each(|x| recording.save(x));
+        recording.finish(Op::Attention(kernel), &mut [&mut out]);
+        out
+    }
+
+    pub(super) fn fused_attention_backward(
+        &self,
+        kernel: &Fused,
+        gradient: &Tensor,
+        saved: &[Option<Tensor>],
+    ) -> Vec<Option<Tensor>> {
+        let Some(Some(q)) = saved.first() else { return Vec::new() };
+        let gradients = ["dq", "dk", "dv"].map(|name| Some(self.by_head(name, q)));
+        let sizes = Sizes::of(q);
+        let Sizes { b, h, t, d } = sizes;
+        let scratch = |name, sizes: &[u64]| self.empty(name, sizes, Dtype::Float32);
+        match kernel {
+            Fused::Flash => {
+                let rows = t.next_multiple_of(128);
+                let _softmax_d = scratch("flash attention backward softmax_d", &[b, h, rows]);
+                let _sum = scratch("flash attention backward dq accumulator", &[b, h, rows, sizes.flash_head()]);
+            }
+            Fused::Cudnn => drop(scratch("cuDNN attention backward dq accumulator", &[b, h, t, d])),
+            Fused::Efficient => self.efficient_scratch(sizes, gradient.dtype() != Dtype::Float32),
+        }
+        gradients.into()
+    }
+
+    fn efficient_scratch(&self, Sizes { b, h, t, d }: Sizes, is_half: bool) {
+        let kernel = EfficientBackward::new(d, is_half, self.gpu.compute_capability.architecture());
+        let scratch = |what: &[u64]| self.empty("memory-efficient attention backward scratch", what, Dtype::Float32);
+        let delta = if kernel.computes_delta() {
+            scratch(&[b, h, t])
+        } else {
+            let _casts = [(); 2].map(|()| is_half.then(|| scratch(&[b, t, h, d])));
+            let _products = scratch(&[b, t, h, d]);
+            let sums = scratch(&[b, t, h]);
+            if h == 1 { sums } else { scratch(&[b, h, t]) }
+        };
+        let bytes = kernel.workspace_bytes(b.saturating_mul(h), t, d);
+        let workspace = (bytes > 0).then(|| scratch(&[bytes / 4]));
+        drop((delta, workspace));
+    }
+
+    /// PyTorch's composite path: separate products and softmax, in float32.
+    fn composite(&self, q: &Tensor, k: &Tensor, v: &Tensor, drops: bool) -> Tensor {
+        let dtype = q.dtype();
+        let t = q.layout().from_last(1);
+        let [q, k, v] = [q, k, v].map(|x| self.cast(x, Dtype::Float32));
+        let q = self.scale(&q);
+        let ones = self.empty("causal mask", &[t, t], Dtype::Bool);
+        let triangle = self.empty("causal mask", &[t, t], Dtype::Bool);
+        drop(ones);
+        // The two values of the mask: 0 and minus infinity.
+        let values = [(); 2].map(|()| self.empty("scalar", &[], Dtype::Float32));
+        let _bias = self.empty("causal mask (float32)", &[t, t], Dtype::Float32);
+        drop((values, triangle));
+        let mut weights = self.matmul(&q, &self.scale(&self.transpose(&k, [0, 1])));
+        weights = self.safe_softmax(&weights);
+        weights = self.dropout(&weights, drops);
+        let _second = self.cast(&weights, dtype);
+        self.cast(&self.matmul(&weights, &v), dtype)
+    }
+
+    /// `_safe_softmax`, which overwrites fully masked rows with zeros.
+    fn safe_softmax(&self, x: &Tensor) -> Tensor {
+        let out = self.softmax(x);
+        let _hidden = self.empty("masked entries", x.sizes(), Dtype::Bool);
+        let _rows = self.empty("masked rows", x.layout().narrowed(1).sizes(), Dtype::Bool);
+        let _zero = self.empty("scalar", &[], Dtype::Float32);
+        out
+    }
+}

@@ -1,0 +1,108 @@
+//! Matrix products.
+
+use super::{Gradients, Op};
+use crate::torch::{Tensor, Torch};
+
+impl Torch {
+    /// `F.linear(x, weight, bias)`: `addmm` with a bias, otherwise `mm`.
+    ///
+    /// Autocast casts the arguments from the last to the first, as the compiler evaluates them.
+    #[must_use]
+    pub fn linear(&self, x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Tensor {
+        let bias = bias.map(|bias| self.lower(bias));
+        let weight = self.lower(weight);
+        let x = self.lower(x);
+        let mut recording = match &bias {
+            Some(bias) => self.record(&[&x, &weight, bias]),
+            None => self.record(&[&x, &weight]),
+        };
+        if recording.needs(1) {
+            recording.save(&x);
+        }
+        if recording.needs(0) {
+            recording.save(&weight);
+        }
+        let sizes = x.layout().narrowed(weight.layout().from_last(1));
+        let mut out = self.empty("linear", sizes.sizes(), x.dtype());
+        self.cublas_workspace();
+        recording.finish(Op::Linear, &mut [&mut out]);
+        out
+    }
+
+    /// `addmm` computes the input's gradient first, `mm` the weight's. The gradient of a bias is reduced afterwards.
+    pub(super) fn linear_backward(
+        &self,
+        gradients: Gradients<'_>,
+        gradient: &Tensor,
+        saved: &[Option<Tensor>],
+    ) -> Vec<Option<Tensor>> {
+        let mut saved = saved.iter();
+        let mut next = |needs: bool| if needs { saved.next().cloned().flatten() } else { None };
+        let x = next(gradients.needs(1));
+        let weight = next(gradients.needs(0));
+        let has_bias = gradients.needs.len() == 3;
+        let input = || {
+            let weight = weight.as_ref()?;
+            let sizes = gradient.layout().narrowed(weight.layout().from_last(0));
+            let out = self.empty("gradient of linear", sizes.sizes(), gradient.dtype());
+            self.cublas_workspace();
+            Some(out)
+        };
+        let parameter = || {
+            let channels = [gradient.layout().from_last(0), x.as_ref()?.layout().from_last(0)];
+            let out = self.empty("gradient of linear's weight", &channels, gradient.dtype());
+            self.cublas_workspace();
+            Some(out)
+        };
+        let (dx, dweight);
+        if has_bias {
+            dx = input();
+            dweight = parameter();
+        } else {
+            dweight = parameter();
+            dx = input();
+        }
+        let dbias = gradients.needs(2).then(|| gradient.clone());
+        if has_bias { vec![dx, dweight, dbias] } else { vec![dx, dweight] }
+    }
+
+    /// `a @ b` of tensors with four axes: `bmm` of their matrices, each copied if its first axes cannot be joined.
+    ///
+    /// Source: `_matmul_impl` in aten/src/ATen/native/LinearAlgebra.cpp (2.11).
+    #[must_use]
+    pub fn matmul(&self, a: &Tensor, b: &Tensor) -> Tensor {
+        let b = self.lower(b);
+        let a = self.lower(a);
+        let joined = |x: &Tensor| {
+            let [rows, columns] = [1, 0].map(|n| x.layout().from_last(n));
+            self.reshape(x, &[x.layout().elements() / (rows * columns).max(1), rows, columns])
+        };
+        let (left, right) = (joined(&a), joined(&b));
+        let mut recording = self.record(&[&left, &right]);
+        recording.save(&left);
+        recording.save(&right);
+        let columns = right.layout().from_last(0);
+        let mut out = self.empty("matmul", left.layout().narrowed(columns).sizes(), left.dtype());
+        self.cublas_workspace();
+        recording.finish(Op::Bmm, &mut [&mut out]);
+        drop((left, right));
+        self.reshape(&out, a.layout().narrowed(columns).sizes())
+    }
+
+    /// `bmm` computes the second factor's gradient first.
+    pub(super) fn bmm_backward(
+        &self,
+        gradients: Gradients<'_>,
+        gradient: &Tensor,
+        saved: &[Option<Tensor>],
+    ) -> Vec<Option<Tensor>> {
+        let of = |at: usize| {
+            let factor = saved.get(at)?.as_ref()?;
+            let out = gradients.needs(at).then(|| self.empty("gradient of matmul", factor.sizes(), gradient.dtype()));
+            self.cublas_workspace();
+            out
+        };
+        let right = of(1);
+        vec![of(0), right]
+    }
+}

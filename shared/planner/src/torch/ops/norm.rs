@@ -1,0 +1,63 @@
+//! Layer norm and embedding.
+
+use super::{Gradients, Op};
+use crate::{
+    dtype::Dtype,
+    memory::eager::EMBEDDING_SORT_ABOVE,
+    torch::{Layout, Tensor, Torch},
+};
+
+impl Torch {
+    /// `F.layer_norm(x, weight.shape, weight, bias)`.
+    #[must_use]
+    pub fn layer_norm(&self, x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Tensor {
+        let x = &self.upper(x);
+        let mut recording = match bias {
+            Some(bias) => self.record(&[x, weight, bias]),
+            None => self.record(&[x, weight]),
+        };
+        recording.save(x);
+        let mut out = self.empty("layer_norm", x.sizes(), x.dtype());
+        let rows = x.layout().narrowed(1);
+        let [mean, rstd] =
+            ["layer_norm mean", "layer_norm rstd"].map(|name| self.empty(name, rows.sizes(), Dtype::Float32));
+        recording.save(&mean);
+        recording.save(&rstd);
+        recording.finish(Op::LayerNorm, &mut [&mut out]);
+        out
+    }
+
+    pub(super) fn layer_norm_backward(&self, gradients: Gradients<'_>, gradient: &Tensor) -> Vec<Option<Tensor>> {
+        let channels = [gradient.layout().from_last(0)];
+        let parameter = || self.empty("gradient of layer_norm's parameter", &channels, gradient.dtype());
+        let input = gradients.needs(0).then(|| self.like("gradient of layer_norm", gradient, gradient.dtype()));
+        let rest = gradients.needs.iter().skip(1).map(|&needs| needs.then(parameter));
+        std::iter::once(input).chain(rest).collect()
+    }
+
+    /// `F.embedding(indices, weight)`.
+    #[must_use]
+    pub fn embedding(&self, indices: &Tensor, weight: &Tensor) -> Tensor {
+        let mut recording = self.record(&[weight]);
+        recording.save(indices);
+        let sizes: Vec<_> = indices.sizes().iter().copied().chain([weight.layout().from_last(0)]).collect();
+        let mut out = self.empty("embedding", &sizes, weight.dtype());
+        recording.finish(Op::Embedding(*weight.layout()), &mut [&mut out]);
+        out
+    }
+
+    /// `embedding_dense_backward`, with the scratch memory of the sort and of the segmented sum.
+    pub(super) fn embedding_backward(&self, weight: &Layout, gradient: &Tensor) -> Tensor {
+        let out = self.empty("gradient of embedding", weight.sizes(), gradient.dtype());
+        let channels = gradient.layout().from_last(0);
+        let n = gradient.layout().elements() / channels.max(1);
+        if n > EMBEDDING_SORT_ABOVE {
+            let segments = n.min(weight.from_last(1));
+            let sums = n / 10 + segments;
+            let index = |elements: u64| self.empty("scratch of embedding's gradient", &[elements], Dtype::Int64);
+            let _held = [n, n, n, 1, segments, segments, 1, sums].map(index);
+            let _sums = self.empty("scratch of embedding's gradient", &[sums, channels], Dtype::Float32);
+        }
+        out
+    }
+}

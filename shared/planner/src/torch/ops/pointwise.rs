@@ -1,0 +1,140 @@
+//! Operations that compute each element alone, casts, and autocast.
+
+use super::Op;
+use crate::{
+    dtype::Dtype,
+    torch::{Layout, Tensor, Torch, tensor::Edge},
+};
+
+/// Broadcast sizes of two tensors: those of the one with more elements, which suffices for the models here.
+fn broadcast(a: &Tensor, b: &Tensor) -> Layout {
+    let larger = if b.layout().elements() > a.layout().elements() { b } else { a };
+    larger.layout().dense()
+}
+
+fn promoted(a: Dtype, b: Dtype) -> Dtype {
+    if a == b || b != Dtype::Float32 { a } else { b }
+}
+
+impl Torch {
+    /// A dense tensor with the layout of another, as `empty_like` allocates it.
+    pub(super) fn like(&self, name: &'static str, x: &Tensor, dtype: Dtype) -> Tensor {
+        self.empty_with(name, x.layout().dense(), dtype)
+    }
+
+    /// A function of each element.
+    fn unary(&self, op: Op, name: &'static str, x: &Tensor, saves: bool) -> Tensor {
+        let mut recording = self.record(&[x]);
+        if saves {
+            recording.save(x);
+        }
+        let mut out = self.like(name, x, x.dtype());
+        recording.finish(op, &mut [&mut out]);
+        out
+    }
+
+    /// `a + b`, with type promotion and broadcasting.
+    #[must_use]
+    pub fn add(&self, a: &Tensor, b: &Tensor) -> Tensor {
+        let recording = self.record(&[a, b]);
+        let mut out = self.empty_with("sum", broadcast(a, b), promoted(a.dtype(), b.dtype()));
+        recording.finish(Op::Add, &mut [&mut out]);
+        out
+    }
+
+    /// `x * number` or `x / number`.
+    #[must_use]
+    pub fn scale(&self, x: &Tensor) -> Tensor {
+        self.unary(Op::Scale, "product with a number", x, false)
+    }
+
+    /// `F.gelu(x)`.
+    #[must_use]
+    pub fn gelu(&self, x: &Tensor) -> Tensor {
+        self.unary(Op::Gelu, "gelu", x, true)
+    }
+
+    /// `F.dropout(x, p)` in training; without dropout, `x` itself.
+    #[must_use]
+    pub fn dropout(&self, x: &Tensor, drops: bool) -> Tensor {
+        if !drops {
+            return x.clone();
+        }
+        let mut recording = self.record(&[x]);
+        let mut out = self.like("dropout", x, x.dtype());
+        let mask = self.like("dropout mask", x, Dtype::Bool);
+        recording.save(&mask);
+        recording.finish(Op::Dropout, &mut [&mut out]);
+        out
+    }
+
+    /// `x.masked_fill(buffer[..] == 0, value)`; the comparison allocates a mask of these sizes.
+    #[must_use]
+    pub fn masked_fill_where_zero(&self, x: &Tensor, mask_sizes: &[u64]) -> Tensor {
+        let mask = self.empty("mask", mask_sizes, Dtype::Bool);
+        let mut recording = self.record(&[x]);
+        recording.save(&mask);
+        let mut out = self.like("masked_fill", x, x.dtype());
+        recording.finish(Op::MaskedFill, &mut [&mut out]);
+        out
+    }
+
+    /// `F.softmax(x, dim=-1)`. Autocast computes it in float32: float16 within the kernel, bfloat16 after a cast.
+    #[must_use]
+    pub fn softmax(&self, x: &Tensor) -> Tensor {
+        let is_half = self.autocast_dtype().is_some() && x.dtype() != Dtype::Float32;
+        let cast = (is_half && x.dtype() == Dtype::Bfloat16).then(|| self.cast(x, Dtype::Float32));
+        let input = cast.as_ref().unwrap_or(x);
+        let mut recording = self.record(&[input]);
+        let mut out = self.like("softmax", input, if is_half { Dtype::Float32 } else { x.dtype() });
+        recording.save(&out);
+        recording.finish(Op::Softmax(input.dtype()), &mut [&mut out]);
+        out
+    }
+
+    /// `x.to(dtype)`, which copies if the dtype differs.
+    #[must_use]
+    pub fn cast(&self, x: &Tensor, dtype: Dtype) -> Tensor {
+        if x.dtype() == dtype {
+            return x.clone();
+        }
+        let recording = self.record(&[x]);
+        let mut out = self.like("cast", x, dtype);
+        recording.finish(Op::Cast(x.dtype()), &mut [&mut out]);
+        out
+    }
+
+    /// The tensor in autocast's half precision. Copies of parameters stay in the cache until the context ends.
+    ///
+    /// Source: `cached_cast` in aten/src/ATen/autocast_mode.cpp (2.11).
+    pub(super) fn lower(&self, x: &Tensor) -> Tensor {
+        let Some(dtype) = self.autocast_dtype() else { return x.clone() };
+        if x.dtype() != Dtype::Float32 {
+            return x.clone();
+        }
+        let Some(Edge::Leaf(leaf)) = x.edge else { return self.cast(x, dtype) };
+        let find = |(cached, cast): &(u32, Tensor)| (*cached == leaf).then(|| cast.clone());
+        let cached = self.state.borrow().autocast.as_ref().and_then(|autocast| autocast.cache.iter().find_map(find));
+        if let Some(cast) = cached {
+            return cast;
+        }
+        let cast = self.cast(x, dtype);
+        if let Some(autocast) = &mut self.state.borrow_mut().autocast {
+            autocast.cache.push((leaf, cast.clone()));
+        }
+        cast
+    }
+
+    /// The tensor in float32, for an operation that autocast keeps in full precision.
+    pub(super) fn upper(&self, x: &Tensor) -> Tensor {
+        if self.autocast_dtype().is_some() { self.cast(x, Dtype::Float32) } else { x.clone() }
+    }
+
+    /// Runs an operation's own operations, to which autocast does not apply.
+    pub(super) fn without_autocast<R>(&self, run: impl FnOnce() -> R) -> R {
+        let before = self.state.borrow_mut().autocast.take();
+        let result = run();
+        self.state.borrow_mut().autocast = before;
+        result
+    }
+}

@@ -1,0 +1,70 @@
+//! Views, and the copies where a view is impossible.
+
+use super::Op;
+use crate::torch::{Layout, Tensor, Torch};
+
+impl Torch {
+    /// `x.view(sizes)`, or `x.reshape(sizes)` where that copies.
+    #[must_use]
+    pub fn reshape(&self, x: &Tensor, sizes: &[u64]) -> Tensor {
+        match x.layout().viewed(sizes) {
+            Some(layout) => self.viewed(Op::View(*x.layout()), x, layout),
+            None => self.reshape(&self.contiguous(x), sizes),
+        }
+    }
+
+    /// `x.transpose(a, b)`; axes are counted from the last one.
+    #[must_use]
+    pub fn transpose(&self, x: &Tensor, axes: [usize; 2]) -> Tensor {
+        self.viewed(Op::Transpose(axes), x, x.layout().transposed(axes))
+    }
+
+    fn viewed(&self, op: Op, x: &Tensor, layout: Layout) -> Tensor {
+        let mut out = x.with_layout(layout);
+        self.record(&[x]).finish(op, &mut [&mut out]);
+        out
+    }
+
+    /// `x.contiguous()`.
+    #[must_use]
+    pub fn contiguous(&self, x: &Tensor) -> Tensor {
+        if x.layout().is_contiguous() {
+            return x.clone();
+        }
+        let recording = self.record(&[x]);
+        let mut out = self.empty("contiguous copy", x.sizes(), x.dtype());
+        recording.finish(Op::Copy, &mut [&mut out]);
+        out
+    }
+
+    /// Three views of equal parts of the last axis: `x.split(size, dim=-1)`.
+    #[must_use]
+    pub fn split3(&self, x: &Tensor) -> [Tensor; 3] {
+        let size = x.layout().from_last(0) / 3;
+        let mut parts = [(); 3].map(|()| x.with_layout(x.layout().narrowed(size)));
+        let [a, b, c] = &mut parts;
+        self.record(&[x]).finish(Op::Split(*x.layout()), &mut [a, b, c]);
+        parts
+    }
+
+    /// `constant_pad_nd` of the last axis to this size.
+    pub(super) fn pad_last(&self, x: &Tensor, size: u64) -> Tensor {
+        let recording = self.record(&[x]);
+        let mut out = self.empty("padded", x.layout().narrowed(size).sizes(), x.dtype());
+        recording.finish(Op::Pad(*x.layout()), &mut [&mut out]);
+        out
+    }
+
+    /// The first elements of the last axis.
+    pub(super) fn slice_last(&self, x: &Tensor, size: u64) -> Tensor {
+        self.viewed(Op::Slice(*x.layout()), x, x.layout().narrowed(size))
+    }
+
+    /// A gradient with other sizes, outside of autograd's graph.
+    pub(super) fn reshaped(&self, x: &Tensor, sizes: &[u64]) -> Tensor {
+        match x.layout().viewed(sizes) {
+            Some(layout) => x.with_layout(layout),
+            None => self.empty("contiguous gradient", sizes, x.dtype()),
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! A tensor: a storage, a layout, a dtype, and its place in autograd's graph.
+
+use super::{heap::Storage, layout::Layout};
+use crate::dtype::Dtype;
+
+/// Where a gradient goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Edge {
+    /// The gradient of the parameter with this number.
+    Leaf(u32),
+    /// An output of a node.
+    Node(u32, u8),
+}
+
+/// A reference to a tensor. A clone shares the storage, as a second Python variable does.
+#[derive(Clone, Debug)]
+pub struct Tensor {
+    storage: Storage,
+    layout: Layout,
+    dtype: Dtype,
+    /// Node that computes the gradient of this tensor, if it requires one.
+    pub(super) edge: Option<Edge>,
+}
+
+impl Tensor {
+    pub(super) fn new(storage: Storage, layout: Layout, dtype: Dtype) -> Self {
+        Self { storage, layout, dtype, edge: None }
+    }
+
+    /// Layout of the tensor.
+    #[must_use]
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// Sizes, slowest axis first.
+    #[must_use]
+    pub fn sizes(&self) -> &[u64] {
+        self.layout.sizes()
+    }
+
+    /// Element type.
+    #[must_use]
+    pub fn dtype(&self) -> Dtype {
+        self.dtype
+    }
+
+    /// The same storage with another layout, outside of autograd's graph.
+    pub(super) fn with_layout(&self, layout: Layout) -> Self {
+        Self { storage: self.storage.clone(), layout, dtype: self.dtype, edge: None }
+    }
+
+    /// The same tensor outside of autograd's graph.
+    pub(super) fn detached(&self) -> Self {
+        self.with_layout(self.layout)
+    }
+}
