@@ -1,3 +1,4 @@
 //! Models and their training loops, written for the engine in [`crate::torch`].
 
+pub mod nanochat;
 pub mod nanogpt;

@@ -28,11 +28,22 @@ use tensor::Edge;
 
 use crate::{dtype::Dtype, memory::context::GpuProperties};
 
+/// What recorded the events that the engine reproduces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recorder {
+    /// A GPU.
+    Gpu,
+    /// PyTorch on fake tensors, without a GPU. It adds gradients out of place, and does not show a kernel's scratch
+    /// memory.
+    FakeTensors,
+}
+
 /// A PyTorch process.
 #[derive(Debug)]
 pub struct Torch {
     heap: Rc<Heap>,
     gpu: GpuProperties,
+    recorder: Recorder,
     state: RefCell<State>,
 }
 
@@ -59,7 +70,7 @@ struct Autocast {
 impl Torch {
     /// A process without tensors.
     #[must_use]
-    pub fn new(gpu: GpuProperties) -> Self {
+    pub fn new(gpu: GpuProperties, recorder: Recorder) -> Self {
         let state = State {
             tape: Tape::default(),
             records_graph: true,
@@ -69,7 +80,7 @@ impl Torch {
             in_backward: false,
             checkpoint: None,
         };
-        Self { heap: Rc::default(), gpu, state: RefCell::new(state) }
+        Self { heap: Rc::default(), gpu, recorder, state: RefCell::new(state) }
     }
 
     /// Takes the events since the last call.
@@ -97,6 +108,14 @@ impl Torch {
         let gradients = &mut self.state.borrow_mut().gradients;
         tensor.edge = Some(Edge::Leaf(u32::try_from(gradients.len()).unwrap_or(u32::MAX)));
         gradients.push(None);
+        tensor
+    }
+
+    /// A copy of a parameter in another dtype, with which `module.to(dtype)` replaces the parameter.
+    #[must_use]
+    pub fn parameter_like(&self, name: &'static str, parameter: &Tensor, dtype: Dtype) -> Tensor {
+        let mut tensor = self.empty(name, parameter.sizes(), dtype);
+        tensor.edge = parameter.edge;
         tensor
     }
 

@@ -15,5 +15,6 @@ mod figures;
 mod live_bytes;
 mod measured;
 mod messages;
+mod nanochat;
 mod random_rows;
 mod records;

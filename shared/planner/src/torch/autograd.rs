@@ -5,7 +5,7 @@
 //! functions/accumulate_grad.cpp (2.11).
 
 use super::{
-    Torch,
+    Recorder, Torch,
     checkpoint::{Pass, Saved},
     layout::Layout,
     ops::{Gradients, Op},
@@ -175,7 +175,7 @@ impl Torch {
             if let Some(part) = result {
                 let slot = buffers.slot(edge);
                 *slot = Some(match slot.take() {
-                    Some(earlier) => self.sum_of(&earlier, &part),
+                    Some(earlier) => self.sum_of(earlier, &part),
                     None => part,
                 });
             }
@@ -205,9 +205,15 @@ impl Torch {
         gradient
     }
 
-    fn sum_of(&self, a: &Tensor, b: &Tensor) -> Tensor {
-        let _ = b;
-        self.empty_with("sum of gradients", a.layout().dense(), a.dtype())
+    /// Adds a part of a gradient: in place, if nothing else refers to the sum.
+    ///
+    /// PyTorch never adds in place to tensor subclasses such as fake tensors. Source: `can_accumulate_inplace` in
+    /// torch/csrc/autograd/input_buffer.cpp.
+    fn sum_of(&self, sum: Tensor, part: &Tensor) -> Tensor {
+        if self.recorder == Recorder::Gpu && sum.is_unique() {
+            return sum;
+        }
+        self.empty_with("sum of gradients", part.layout().dense(), sum.dtype())
     }
 
     /// `AccumulateGrad`: keeps the first gradient of a parameter, and adds later ones to it in place.

@@ -69,6 +69,13 @@ impl Heap {
     }
 }
 
+impl Storage {
+    /// Whether this is the only reference.
+    pub fn is_unique(&self) -> bool {
+        self.block.is_some_and(|block| self.heap.0.borrow().counts[block as usize] == 1)
+    }
+}
+
 impl Clone for Storage {
     fn clone(&self) -> Self {
         if let Some(block) = self.block {

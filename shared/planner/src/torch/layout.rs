@@ -75,11 +75,23 @@ impl Layout {
 
     /// The layout with another size of the last axis, as a slice or one part of a split.
     #[must_use]
-    pub fn narrowed(mut self, size: u64) -> Self {
-        if let Some(last) = self.rank.checked_sub(1) {
-            self.sizes[last] = size;
+    pub fn narrowed(self, size: u64) -> Self {
+        self.sliced(0, size)
+    }
+
+    /// The layout with another size of an axis, counted from the last one.
+    #[must_use]
+    pub fn sliced(mut self, axis: usize, size: u64) -> Self {
+        if let Some(axis) = self.rank.checked_sub(axis + 1) {
+            self.sizes[axis] = size;
         }
         self
+    }
+
+    /// The layout of a scalar, which an index of every axis selects.
+    #[must_use]
+    pub fn scalar() -> Self {
+        Self::contiguous(&[])
     }
 
     /// Layout of a dense tensor with the same order of axes in memory, as `empty_like` allocates it.

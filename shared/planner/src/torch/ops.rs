@@ -25,12 +25,22 @@ pub enum Op {
     Split(Layout),
     /// `constant_pad_nd` of the last axis, of a tensor with this layout.
     Pad(Layout),
-    /// A slice of the last axis, of a tensor with this layout.
+    /// A slice or a selected element, of a tensor with this layout.
     Slice(Layout),
+    /// `cat` of two tensors along an axis counted from the last one, with their sizes there.
+    Cat(usize, [u64; 2]),
     /// `to`, from this dtype.
     Cast(Dtype),
     /// Sum of two tensors.
     Add,
+    /// Difference of two tensors.
+    Sub,
+    /// Product of two tensors.
+    Mul,
+    /// A function whose backward needs its result: `sigmoid`, `tanh` or `relu`.
+    OfResult,
+    /// `square`.
+    Square,
     /// Product with, or quotient by, a Python number.
     Scale,
     /// `native_dropout`.
@@ -39,6 +49,8 @@ pub enum Op {
     MaskedFill,
     /// `gelu`.
     Gelu,
+    /// `_fused_rms_norm` without a weight.
+    RmsNorm,
     /// `native_layer_norm`.
     LayerNorm,
     /// `_softmax` or `_log_softmax`, of a tensor with this dtype.
@@ -83,6 +95,18 @@ impl Op {
             Self::Split(layout) => vec![Some(torch.empty("gradient of split", layout.sizes(), gradient.dtype()))],
             Self::Pad(layout) => vec![Some(torch.empty("gradient of padding", layout.sizes(), gradient.dtype()))],
             Self::Slice(layout) => vec![Some(torch.empty("gradient of a slice", layout.sizes(), gradient.dtype()))],
+            Self::Cat(axis, sizes) => {
+                let part = |&size: &u64| Some(gradient.with_layout(gradient.layout().sliced(*axis, size)));
+                sizes.iter().map(part).collect()
+            }
+            Self::Sub => {
+                let negated = gradients.needs(1).then(|| torch.like("negated gradient", gradient, gradient.dtype()));
+                vec![gradients.needs(0).then(|| gradient.clone()), negated]
+            }
+            Self::Mul => torch.mul_backward(gradients, gradient),
+            Self::OfResult => vec![Some(torch.like("gradient of a function", gradient, gradient.dtype()))],
+            Self::Square => torch.square_backward(gradient),
+            Self::RmsNorm => vec![Some(torch.like("gradient of rms_norm", gradient, gradient.dtype()))],
             Self::Cast(from) => vec![Some(torch.like("gradient of a cast", gradient, *from))],
             Self::Add => gradients.needs.iter().map(|&needs| needs.then(|| gradient.clone())).collect(),
             Self::Scale => vec![Some(torch.like("gradient of a product with a number", gradient, gradient.dtype()))],

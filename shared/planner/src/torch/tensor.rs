@@ -45,6 +45,11 @@ impl Tensor {
         self.dtype
     }
 
+    /// Whether no other tensor shares the storage.
+    pub(super) fn is_unique(&self) -> bool {
+        self.storage.is_unique()
+    }
+
     /// The same storage with another layout, outside of autograd's graph.
     pub(super) fn with_layout(&self, layout: Layout) -> Self {
         Self { storage: self.storage.clone(), layout, dtype: self.dtype, edge: None }

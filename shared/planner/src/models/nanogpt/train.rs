@@ -6,7 +6,7 @@ use crate::{
     gpt::GptConfig,
     memory::context::GpuProperties,
     torch::{
-        Event, Tensor, Torch,
+        Event, Recorder, Tensor, Torch,
         optim::{GradScaler, Optim},
     },
     train_config::{Attention, TrainConfig},
@@ -104,8 +104,14 @@ fn evaluates_at(train: &TrainConfig, iteration: u64) -> bool {
 
 /// Events of a run: the model, the evaluation, and iterations until they repeat.
 #[must_use]
-pub fn run(config: &GptConfig, train: &TrainConfig, gpu: GpuProperties, rounds: Rounds) -> Vec<Event> {
-    let torch = &Torch::new(gpu);
+pub fn run(
+    config: &GptConfig,
+    train: &TrainConfig,
+    gpu: GpuProperties,
+    recorder: Recorder,
+    rounds: Rounds,
+) -> Vec<Event> {
+    let torch = &Torch::new(gpu, recorder);
     // A resumed run never releases the checkpoint.
     let state_dict = train.resumes.then(|| Gpt::new(torch, config, Attention::Flash, train));
     let resumed = state_dict.as_ref().map(|checkpoint| {

@@ -10,8 +10,11 @@ use crate::{
         attention_kernel::{AttentionKernel, Heads, Pass, fused_kernel},
         efficient_backward::EfficientBackward,
     },
-    torch::{Layout, Tensor, Torch},
+    torch::{Layout, Recorder, Tensor, Torch},
 };
+
+/// Bytes of a cuDNN workspace besides its tensors. Source: snapshots of an H200 with cuDNN of PyTorch 2.11.0+cu130.
+const CUDNN_HEADER_BYTES: u64 = 256;
 
 /// A fused kernel, with what its backward needs besides saved tensors.
 #[derive(Clone, Copy, Debug)]
@@ -57,9 +60,10 @@ impl Torch {
         self.without_autocast(|| match fused_kernel(heads, self.gpu.compute_capability.architecture(), pass) {
             AttentionKernel::Flash if !sizes.d.is_multiple_of(8) => {
                 let [q, k, v] = [&q, &k, &v].map(|x| self.pad_last(x, sizes.d.next_multiple_of(8)));
-                self.slice_last(&self.flash(&q, &k, &v, drops, sizes.d), sizes.d)
+                self.slice(&self.flash(&q, &k, &v, drops, sizes.d), 0, sizes.d)
             }
             AttentionKernel::Flash => self.flash(&q, &k, &v, drops, sizes.d),
+            AttentionKernel::Cudnn if self.recorder == Recorder::Gpu => self.cudnn(&q, &k, &v),
             AttentionKernel::Cudnn => self.seeded(Fused::Cudnn, &q, &k, &v, sizes.t),
             AttentionKernel::Efficient => {
                 let rows = if records { sizes.t.next_multiple_of(32) } else { 0 };
@@ -96,6 +100,21 @@ impl Torch {
         out
     }
 
+    /// cuDNN's kernel, with the workspace of its plan.
+    fn cudnn(&self, q: &Tensor, k: &Tensor, v: &Tensor) -> Tensor {
+        let Sizes { b, h, t, .. } = Sizes::of(q);
+        let mut recording = self.record(&[q, k, v]);
+        [q, k, v].into_iter().for_each(|x| recording.save(x));
+        let random = [(); 2].map(|()| self.empty("attention random state", &[], Dtype::Int64));
+        let mut out = self.by_head("attention", q);
+        let lse = recording.is_recorded().then(|| self.empty("attention logsumexp", &[b, h, t], Dtype::Float32));
+        drop(self.empty("cuDNN attention workspace", &[CUDNN_HEADER_BYTES], Dtype::Uint8));
+        lse.iter().for_each(|lse| recording.save(lse));
+        [&out, &random[0], &random[1]].into_iter().for_each(|x| recording.save(x));
+        recording.finish(Op::Attention(Fused::Cudnn), &mut [&mut out]);
+        out
+    }
+
     /// cuDNN's or the memory-efficient kernel.
     fn seeded(&self, kernel: Fused, q: &Tensor, k: &Tensor, v: &Tensor, rows: u64) -> Tensor {
         let Sizes { b, h, .. } = Sizes::of(q);
@@ -125,6 +144,11 @@ impl Torch {
                 let rows = t.next_multiple_of(128);
                 let _softmax_d = scratch("flash attention backward softmax_d", &[b, h, rows]);
                 let _sum = scratch("flash attention backward dq accumulator", &[b, h, rows, sizes.flash_head()]);
+            }
+            Fused::Cudnn if self.recorder == Recorder::Gpu => {
+                let rows = b.saturating_mul(h).saturating_mul(t);
+                let floats = rows.saturating_mul(d + 1).saturating_add(CUDNN_HEADER_BYTES / 4);
+                drop(scratch("cuDNN attention backward workspace", &[floats]));
             }
             Fused::Cudnn => drop(scratch("cuDNN attention backward dq accumulator", &[b, h, t, d])),
             Fused::Efficient => self.efficient_scratch(sizes, gradient.dtype() != Dtype::Float32),

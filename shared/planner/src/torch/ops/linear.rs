@@ -11,7 +11,10 @@ impl Torch {
     pub fn linear(&self, x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Tensor {
         let bias = bias.map(|bias| self.lower(bias));
         let weight = self.lower(weight);
-        let x = self.lower(x);
+        let mut x = self.lower(x);
+        if self.record(&[&x]).is_recorded() {
+            x = self.rows(&x);
+        }
         let mut recording = match &bias {
             Some(bias) => self.record(&[&x, &weight, bias]),
             None => self.record(&[&x, &weight]),
@@ -27,6 +30,15 @@ impl Torch {
         self.cublas_workspace();
         recording.finish(Op::Linear, &mut [&mut out]);
         out
+    }
+
+    /// A tensor whose axes but the last can be joined: `should_fold` in LinearAlgebra.cpp copies the others.
+    fn rows(&self, x: &Tensor) -> Tensor {
+        let channels = x.layout().from_last(0);
+        match x.layout().viewed(&[x.layout().elements() / channels.max(1), channels]) {
+            Some(_) => x.clone(),
+            None => self.contiguous(x),
+        }
     }
 
     /// `addmm` computes the input's gradient first, `mm` the weight's. The gradient of a bias is reduced afterwards.

@@ -20,6 +20,12 @@ impl Torch {
     /// `F.cross_entropy(logits, targets)`. Autocast converts the log-probabilities to float32 for `nll_loss`.
     #[must_use]
     pub fn cross_entropy(&self, logits: &Tensor, targets: &Tensor) -> Tensor {
+        self.cross_entropy_with(logits, targets, true)
+    }
+
+    /// `F.cross_entropy(logits, targets, reduction=...)`: the mean, or the loss of each token.
+    #[must_use]
+    pub fn cross_entropy_with(&self, logits: &Tensor, targets: &Tensor, is_mean: bool) -> Tensor {
         let mut recording = self.record(&[logits]);
         let mut log_probs = self.like("log_softmax", logits, logits.dtype());
         recording.save(&log_probs);
@@ -28,7 +34,8 @@ impl Torch {
         let mut recording = self.record(&[&log_probs]);
         recording.save(&log_probs);
         recording.save(targets);
-        let mut loss = self.empty("loss", &[], log_probs.dtype());
+        let sizes = if is_mean { &[] } else { targets.sizes() };
+        let mut loss = self.empty("loss", sizes, log_probs.dtype());
         let weight = self.empty("loss total_weight", &[], log_probs.dtype());
         recording.save(&weight);
         recording.finish(Op::NllLoss, &mut [&mut loss]);

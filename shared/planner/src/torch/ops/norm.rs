@@ -35,6 +35,18 @@ impl Torch {
         std::iter::once(input).chain(rest).collect()
     }
 
+    /// `F.rms_norm(x, (x.size(-1),))`, without a weight.
+    #[must_use]
+    pub fn rms_norm(&self, x: &Tensor) -> Tensor {
+        let mut recording = self.record(&[x]);
+        recording.save(x);
+        let mut out = self.empty("rms_norm", x.sizes(), x.dtype());
+        let rstd = self.empty("rms_norm rstd", x.layout().narrowed(1).sizes(), Dtype::Float32);
+        recording.save(&rstd);
+        recording.finish(Op::RmsNorm, &mut [&mut out]);
+        out
+    }
+
     /// `F.embedding(indices, weight)`.
     #[must_use]
     pub fn embedding(&self, indices: &Tensor, weight: &Tensor) -> Tensor {

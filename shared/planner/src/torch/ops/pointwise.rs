@@ -1,6 +1,6 @@
 //! Operations that compute each element alone, casts, and autocast.
 
-use super::Op;
+use super::{Gradients, Op};
 use crate::{
     dtype::Dtype,
     torch::{Layout, Tensor, Torch, tensor::Edge},
@@ -12,8 +12,14 @@ fn broadcast(a: &Tensor, b: &Tensor) -> Layout {
     larger.layout().dense()
 }
 
-fn promoted(a: Dtype, b: Dtype) -> Dtype {
-    if a == b || b != Dtype::Float32 { a } else { b }
+/// The dtype of a result. A scalar tensor does not change the dtype of a tensor with axes.
+fn promoted(a: &Tensor, b: &Tensor) -> Dtype {
+    match (a.sizes().is_empty(), b.sizes().is_empty()) {
+        (true, false) => b.dtype(),
+        (false, true) => a.dtype(),
+        _ if b.dtype() == Dtype::Float32 => b.dtype(),
+        _ => a.dtype(),
+    }
 }
 
 impl Torch {
@@ -37,9 +43,70 @@ impl Torch {
     #[must_use]
     pub fn add(&self, a: &Tensor, b: &Tensor) -> Tensor {
         let recording = self.record(&[a, b]);
-        let mut out = self.empty_with("sum", broadcast(a, b), promoted(a.dtype(), b.dtype()));
+        let mut out = self.empty_with("sum", broadcast(a, b), promoted(a, b));
         recording.finish(Op::Add, &mut [&mut out]);
         out
+    }
+
+    /// `a - b`.
+    #[must_use]
+    pub fn sub(&self, a: &Tensor, b: &Tensor) -> Tensor {
+        let recording = self.record(&[a, b]);
+        let mut out = self.empty_with("difference", broadcast(a, b), promoted(a, b));
+        recording.finish(Op::Sub, &mut [&mut out]);
+        out
+    }
+
+    /// `a * b`, with type promotion and broadcasting.
+    #[must_use]
+    pub fn mul(&self, a: &Tensor, b: &Tensor) -> Tensor {
+        let mut recording = self.record(&[a, b]);
+        if recording.needs(0) {
+            recording.save(b);
+        }
+        if recording.needs(1) {
+            recording.save(a);
+        }
+        let mut out = self.empty_with("product", broadcast(a, b), promoted(a, b));
+        recording.finish(Op::Mul, &mut [&mut out]);
+        out
+    }
+
+    /// Autograd computes gradients in the alphabetical order of arguments: `other`, then `self`.
+    pub(super) fn mul_backward(&self, gradients: Gradients<'_>, gradient: &Tensor) -> Vec<Option<Tensor>> {
+        let of = |at| gradients.needs(at).then(|| self.like("gradient of a product", gradient, gradient.dtype()));
+        let other = of(1);
+        vec![of(0), other]
+    }
+
+    /// `a * (-b)`, for a `b` that requires no gradient.
+    #[must_use]
+    pub fn mul_by_negative(&self, a: &Tensor, b: &Tensor) -> Tensor {
+        let negative = self.like("negation", b, b.dtype());
+        self.mul(a, &negative)
+    }
+
+    /// `torch.sigmoid(x)`, `torch.tanh(x)` or `F.relu(x)`, named by `name`.
+    #[must_use]
+    pub fn function(&self, name: &'static str, x: &Tensor) -> Tensor {
+        let mut recording = self.record(&[x]);
+        let mut out = self.like(name, x, x.dtype());
+        recording.save(&out);
+        recording.finish(Op::OfResult, &mut [&mut out]);
+        out
+    }
+
+    /// `x.square()`.
+    #[must_use]
+    pub fn square(&self, x: &Tensor) -> Tensor {
+        self.unary(Op::Square, "square", x, true)
+    }
+
+    /// `grad * (exponent * self.pow(exponent - 1))`.
+    pub(super) fn square_backward(&self, gradient: &Tensor) -> Vec<Option<Tensor>> {
+        let [_power, _factor, out] =
+            ["power", "factor", "gradient of square"].map(|name| self.like(name, gradient, gradient.dtype()));
+        vec![Some(out)]
     }
 
     /// `x * number` or `x / number`.

@@ -55,9 +55,30 @@ impl Torch {
         out
     }
 
-    /// The first elements of the last axis.
-    pub(super) fn slice_last(&self, x: &Tensor, size: u64) -> Tensor {
-        self.viewed(Op::Slice(*x.layout()), x, x.layout().narrowed(size))
+    /// A slice of an axis, counted from the last one: `size` of its elements. A slice of all elements is `x` itself.
+    #[must_use]
+    pub fn slice(&self, x: &Tensor, axis: usize, size: u64) -> Tensor {
+        if x.layout().from_last(axis) == size {
+            return x.clone();
+        }
+        self.viewed(Op::Slice(*x.layout()), x, x.layout().sliced(axis, size))
+    }
+
+    /// An element of a vector: `x[i]`.
+    #[must_use]
+    pub fn element(&self, x: &Tensor) -> Tensor {
+        self.viewed(Op::Slice(*x.layout()), x, Layout::scalar())
+    }
+
+    /// `torch.cat([a, b], axis)`; the axis is counted from the last one.
+    #[must_use]
+    pub fn cat(&self, a: &Tensor, b: &Tensor, axis: usize) -> Tensor {
+        let recording = self.record(&[a, b]);
+        let sizes = [a, b].map(|x| x.layout().from_last(axis));
+        let layout = a.layout().sliced(axis, sizes[0].saturating_add(sizes[1]));
+        let mut out = self.empty("cat", layout.sizes(), a.dtype());
+        recording.finish(Op::Cat(axis, sizes), &mut [&mut out]);
+        out
     }
 
     /// A gradient with other sizes, outside of autograd's graph.
