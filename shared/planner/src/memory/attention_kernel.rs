@@ -47,6 +47,8 @@ pub(crate) struct Heads {
     pub(crate) dtype: Dtype,
     /// Whether the attention has dropout.
     pub(crate) drops: bool,
+    /// Whether the attention has a mask of its own, which flash attention does not support.
+    pub(crate) has_mask: bool,
 }
 
 /// The kernel of a pass in nanoGPT.
@@ -56,7 +58,7 @@ pub(crate) fn attention_kernel(
     architecture: &Architecture,
     pass: Pass,
 ) -> AttentionKernel {
-    let heads = Heads { size: config.head_size(), dtype: train.dtype, drops: config.dropout() > 0.0 };
+    let heads = Heads { size: config.head_size(), dtype: train.dtype, drops: config.dropout() > 0.0, has_mask: false };
     // Compiled graphs keep the fused kernels: their fallback is not modelled.
     let compiled = |pass| if train.compile { Pass::Evaluation } else { pass };
     match fused_kernel(heads, architecture, compiled(pass)) {
@@ -76,6 +78,7 @@ pub(crate) fn fused_kernel(heads: Heads, architecture: &Architecture, pass: Pass
     } else if is_half
         && fused != FusedAttention::Efficient
         && heads.size <= FLASH_MAX_HEAD_SIZE
+        && !heads.has_mask
         && (pass == Pass::Evaluation || flash_can_train(heads, architecture))
     {
         AttentionKernel::Flash

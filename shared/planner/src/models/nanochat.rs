@@ -27,6 +27,8 @@ pub struct Args {
     pub device_batch_size: u64,
     /// Vocabulary of the tokenizer.
     pub vocab_size: u64,
+    /// `--window-pattern`: whether each layer of a period has a window; the last layer of the model has none.
+    pub window_pattern: Vec<bool>,
 }
 
 impl Args {
@@ -40,6 +42,13 @@ impl Args {
 
     fn padded_vocab_size(&self) -> u64 {
         self.vocab_size.next_multiple_of(64)
+    }
+
+    /// Whether a layer attends to fewer tokens than the sequence has: a quarter of it, in whole tiles of 128.
+    fn has_window(&self, layer: u64) -> bool {
+        let in_pattern = layer.checked_rem(self.window_pattern.len() as u64);
+        let is_short = in_pattern.is_some_and(|at| self.window_pattern[usize::try_from(at).unwrap_or(0)]);
+        is_short && layer + 1 < self.depth && self.max_seq_len.div_ceil(4).next_multiple_of(128) < self.max_seq_len
     }
 
     /// Whether a layer has a value embedding: alternate layers, with the last one.
@@ -93,6 +102,28 @@ fn apply_rotary_emb(torch: &Torch, x: &Tensor, cos: &Tensor, sin: &Tensor) -> Te
     torch.cat(&y1, &y2, 0)
 }
 
+/// The mask of a window, with the indices from which `_sdpa_attention` computes it.
+struct WindowMask {
+    mask: Tensor,
+    _indices: [Tensor; 2],
+}
+
+fn window_mask(torch: &Torch, t: u64) -> WindowMask {
+    let indices = || torch.empty("token indices", &[t], Dtype::Int64);
+    let square = |dtype| torch.empty("window mask", &[t, t], dtype);
+    let range = indices();
+    let rows = indices();
+    drop(range);
+    let columns = indices();
+    let causal = square(Dtype::Bool);
+    let distance = square(Dtype::Int64);
+    let near = square(Dtype::Bool);
+    drop(distance);
+    let mask = square(Dtype::Bool);
+    drop((near, causal));
+    WindowMask { mask, _indices: [rows, columns] }
+}
+
 struct CausalSelfAttention {
     c_q: Linear,
     c_k: Linear,
@@ -100,6 +131,7 @@ struct CausalSelfAttention {
     c_proj: Linear,
     ve_gate: Option<Linear>,
     n_head: u64,
+    has_window: bool,
 }
 
 impl CausalSelfAttention {
@@ -107,7 +139,7 @@ impl CausalSelfAttention {
         let c = args.n_embd();
         let [c_q, c_k, c_v, c_proj] = [(); 4].map(|()| Linear::new(torch, [c, c]));
         let ve_gate = args.has_ve(layer).then(|| Linear::new(torch, [VE_GATE_CHANNELS, args.n_head()]));
-        Self { c_q, c_k, c_v, c_proj, ve_gate, n_head: args.n_head() }
+        Self { c_q, c_k, c_v, c_proj, ve_gate, n_head: args.n_head(), has_window: args.has_window(layer) }
     }
 
     fn forward(&self, torch: &Torch, x: &Tensor, ve: Option<&Tensor>, [cos, sin]: &[Tensor; 2]) -> Tensor {
@@ -128,7 +160,11 @@ impl CausalSelfAttention {
         q = torch.scale(&q);
         k = torch.scale(&k);
         let [query, key, value] = [&q, &k, &v].map(|x| torch.transpose(x, [1, 2]));
-        let mut y = torch.scaled_dot_product_attention(&query, &key, &value, false);
+        let mut y = if self.has_window {
+            torch.masked_attention(&query, &key, &value, &window_mask(torch, t).mask)
+        } else {
+            torch.scaled_dot_product_attention(&query, &key, &value, false)
+        };
         drop([query, key, value]);
         y = torch.transpose(&y, [1, 2]);
         y = torch.reshape(&torch.contiguous(&y), &[b, t, c]);

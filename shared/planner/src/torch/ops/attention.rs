@@ -52,10 +52,20 @@ impl Torch {
     /// `F.scaled_dot_product_attention(q, k, v, dropout_p, is_causal=True)` of tensors (B, H, T, D).
     #[must_use]
     pub fn scaled_dot_product_attention(&self, q: &Tensor, k: &Tensor, v: &Tensor, drops: bool) -> Tensor {
+        self.attention(q, k, v, None, drops)
+    }
+
+    /// The same with a boolean mask (T, T), which is converted to values that are added to the scores.
+    #[must_use]
+    pub fn masked_attention(&self, q: &Tensor, k: &Tensor, v: &Tensor, mask: &Tensor) -> Tensor {
+        self.attention(q, k, v, Some(mask), false)
+    }
+
+    fn attention(&self, q: &Tensor, k: &Tensor, v: &Tensor, mask: Option<&Tensor>, drops: bool) -> Tensor {
         let [v, k, q] = [v, k, q].map(|x| self.lower(x));
         let records = self.record(&[&q, &k, &v]).is_recorded();
         let sizes = Sizes::of(&q);
-        let heads = Heads { size: sizes.d, dtype: q.dtype(), drops };
+        let heads = Heads { size: sizes.d, dtype: q.dtype(), drops, has_mask: mask.is_some() };
         let pass = if records { Pass::Training } else { Pass::Evaluation };
         self.without_autocast(|| match fused_kernel(heads, self.gpu.compute_capability.architecture(), pass) {
             AttentionKernel::Flash if !sizes.d.is_multiple_of(8) => {
@@ -63,13 +73,13 @@ impl Torch {
                 self.slice(&self.flash(&q, &k, &v, drops, sizes.d), 0, sizes.d)
             }
             AttentionKernel::Flash => self.flash(&q, &k, &v, drops, sizes.d),
-            AttentionKernel::Cudnn if self.recorder == Recorder::Gpu => self.cudnn(&q, &k, &v),
-            AttentionKernel::Cudnn => self.seeded(Fused::Cudnn, &q, &k, &v, sizes.t),
+            AttentionKernel::Cudnn if self.recorder == Recorder::Gpu => self.cudnn(&q, &k, &v, mask),
+            AttentionKernel::Cudnn => self.seeded(Fused::Cudnn, &q, &k, &v, mask, sizes.t),
             AttentionKernel::Efficient => {
                 let rows = if records { sizes.t.next_multiple_of(32) } else { 0 };
-                self.seeded(Fused::Efficient, &q, &k, &v, rows)
+                self.seeded(Fused::Efficient, &q, &k, &v, mask, rows)
             }
-            AttentionKernel::Composite | AttentionKernel::Math => self.composite(&q, &k, &v, drops),
+            AttentionKernel::Composite | AttentionKernel::Math => self.composite(&q, &k, &v, mask, drops),
         })
     }
 
@@ -101,28 +111,31 @@ impl Torch {
     }
 
     /// cuDNN's kernel, with the workspace of its plan.
-    fn cudnn(&self, q: &Tensor, k: &Tensor, v: &Tensor) -> Tensor {
+    fn cudnn(&self, q: &Tensor, k: &Tensor, v: &Tensor, mask: Option<&Tensor>) -> Tensor {
         let Sizes { b, h, t, .. } = Sizes::of(q);
+        let bias = mask.map(|mask| self.bias(mask, q.dtype()));
         let mut recording = self.record(&[q, k, v]);
         [q, k, v].into_iter().for_each(|x| recording.save(x));
         let random = [(); 2].map(|()| self.empty("attention random state", &[], Dtype::Int64));
         let mut out = self.by_head("attention", q);
         let lse = recording.is_recorded().then(|| self.empty("attention logsumexp", &[b, h, t], Dtype::Float32));
         drop(self.empty("cuDNN attention workspace", &[CUDNN_HEADER_BYTES], Dtype::Uint8));
-        lse.iter().for_each(|lse| recording.save(lse));
+        bias.iter().chain(&lse).for_each(|x| recording.save(x));
         [&out, &random[0], &random[1]].into_iter().for_each(|x| recording.save(x));
         recording.finish(Op::Attention(Fused::Cudnn), &mut [&mut out]);
         out
     }
 
     /// cuDNN's or the memory-efficient kernel.
-    fn seeded(&self, kernel: Fused, q: &Tensor, k: &Tensor, v: &Tensor, rows: u64) -> Tensor {
+    fn seeded(&self, kernel: Fused, q: &Tensor, k: &Tensor, v: &Tensor, mask: Option<&Tensor>, rows: u64) -> Tensor {
         let Sizes { b, h, .. } = Sizes::of(q);
+        let bias = mask.map(|mask| self.bias(mask, q.dtype()));
         let mut recording = self.record(&[q, k, v]);
         [q, k, v].into_iter().for_each(|x| recording.save(x));
         let mut out = self.by_head("attention", q);
         let lse = self.empty("attention logsumexp", &[b, h, rows], Dtype::Float32);
         let random = [(); 2].map(|()| self.empty("attention random state", &[], Dtype::Int64));
+        bias.iter().for_each(|bias| recording.save(bias));
         [&lse, &out, &random[0], &random[1]].into_iter().for_each(|x| recording.save(x));
         recording.finish(Op::Attention(kernel), &mut [&mut out]);
         out
@@ -173,23 +186,31 @@ impl Torch {
     }
 
     /// PyTorch's composite path: separate products and softmax, in float32.
-    fn composite(&self, q: &Tensor, k: &Tensor, v: &Tensor, drops: bool) -> Tensor {
+    fn composite(&self, q: &Tensor, k: &Tensor, v: &Tensor, mask: Option<&Tensor>, drops: bool) -> Tensor {
         let dtype = q.dtype();
         let t = q.layout().from_last(1);
         let [q, k, v] = [q, k, v].map(|x| self.cast(x, Dtype::Float32));
         let q = self.scale(&q);
-        let ones = self.empty("causal mask", &[t, t], Dtype::Bool);
-        let triangle = self.empty("causal mask", &[t, t], Dtype::Bool);
-        drop(ones);
-        // The two values of the mask: 0 and minus infinity.
-        let values = [(); 2].map(|()| self.empty("scalar", &[], Dtype::Float32));
-        let _bias = self.empty("causal mask (float32)", &[t, t], Dtype::Float32);
-        drop((values, triangle));
+        let _bias = match mask {
+            Some(mask) => self.bias(mask, Dtype::Float32),
+            None => {
+                let ones = self.empty("causal mask", &[t, t], Dtype::Bool);
+                let triangle = self.empty("causal mask", &[t, t], Dtype::Bool);
+                drop(ones);
+                self.bias(&triangle, Dtype::Float32)
+            }
+        };
         let mut weights = self.matmul(&q, &self.scale(&self.transpose(&k, [0, 1])));
         weights = self.safe_softmax(&weights);
         weights = self.dropout(&weights, drops);
         let _second = self.cast(&weights, dtype);
         self.cast(&self.matmul(&weights, &v), dtype)
+    }
+
+    /// A boolean mask as values that are added to the scores: 0 or minus infinity.
+    fn bias(&self, mask: &Tensor, dtype: Dtype) -> Tensor {
+        let _values = [(); 2].map(|()| self.empty("scalar", &[], Dtype::Float32));
+        self.empty("attention bias", mask.sizes(), dtype)
     }
 
     /// `_safe_softmax`, which overwrites fully masked rows with zeros.
