@@ -1,5 +1,5 @@
-//! The tensor table: every parameter, activation, gradient and workspace of a training step, with its name, shape,
-//! dtype, category and lifetime. No other module defines the size of a tensor.
+//! The tensor table: every parameter, activation, gradient and workspace of a training step, with its name, module,
+//! shape, dtype, category and lifetime. No other module defines the size of a tensor.
 //!
 //! Shapes list the slowest axis first. Parameters have nanoGPT's names, activations llm.c's.
 
@@ -9,6 +9,7 @@ use crate::{dtype::Dtype, gpt::GptConfig};
 use headroom_text::{self as text, Key, Text};
 
 mod dims;
+mod module;
 mod parameters;
 mod stored;
 mod table;
@@ -174,10 +175,7 @@ impl Tensor {
     /// Full name, with nanoGPT's prefix if the tensor belongs to block `layer`.
     #[must_use]
     pub fn full_name(self, layer: Option<u64>) -> String {
-        match layer {
-            Some(layer) => format!("transformer.h.{layer}.{}", self.name()),
-            None => self.name().to_owned(),
-        }
+        module::in_block(layer.map(|layer| layer.to_string()).as_deref(), self.name())
     }
 
     /// Category of the tensor.

@@ -1,6 +1,6 @@
 //! A stored tensor: a row of the table, or the optimizer's companion of one.
 
-use super::{Category, Dims, Lifetime, Shape, Tensor};
+use super::{Category, Dims, Lifetime, Shape, Tensor, module::in_block};
 use crate::dtype::Dtype;
 
 /// A row of the roles.
@@ -165,7 +165,20 @@ impl TensorId {
     /// Name for the user.
     #[must_use]
     pub fn name(self, layer: Option<u64>) -> String {
-        [self.role.row().prefix, &self.tensor.full_name(layer)].concat()
+        self.name_in(layer.map(|layer| layer.to_string()).as_deref())
+    }
+
+    /// Name in a block, or in several blocks such as `0–11`.
+    #[must_use]
+    pub fn name_in(self, block: Option<&str>) -> String {
+        [self.role.row().prefix, &in_block(block, self.tensor.name())].concat()
+    }
+
+    /// Module of the tensor or of its parameter, as in PyTorch's `named_modules`. Tensors outside of the model have the name of a
+    /// part of the training loop. `block` is that of [`Self::name_in`].
+    #[must_use]
+    pub fn module_in(self, block: Option<&str>) -> String {
+        self.tensor.row().module.name(block)
     }
 
     pub(super) fn elements(self, dims: &Dims) -> u128 {
