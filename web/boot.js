@@ -45,8 +45,27 @@ const cut = (event) => {
 };
 for (const type of ["paste", "drop"]) addEventListener(type, cut, true);
 
-// The calculator calls it with a plan in words.
-globalThis.headroomExport = async (message) => (await import(at("export.js"))).show(message);
+// Loads a part of the page on demand. A failure is shown at the end of its place.
+const load = async (name, place) => {
+  const box = document.querySelector(place);
+  box.querySelector(":scope > .notice")?.remove();
+  try {
+    return await import(at(name));
+  } catch (error) {
+    const textContent = `${globalThis.headroomText.split("\n")[1]} (${error.message})`;
+    box.append(Object.assign(document.createElement("p"), { className: "notice", role: "alert", textContent }));
+  }
+};
+// The calculator calls these with a plan in words, and with the tensors of a moment.
+globalThis.headroomExport = async (message) => (await load("export.js", ".verdict__actions"))?.show(message);
+let tensors;
+let latest;
+globalThis.headroomTensors = async (message) => {
+  latest = message;
+  tensors ??= load("tensors.js", "#tensors-body");
+  const part = await tensors;
+  if (latest === message) part?.show(message);
+};
 
 try {
   const text = fetchText(script.getAttribute(`data-text-${root.lang}`));

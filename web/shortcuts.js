@@ -122,7 +122,7 @@ const prepare = () => {
   if (restore) return;
   const { theme } = root.dataset;
   root.dataset.theme = "light";
-  const all = document.querySelector("[data-testid=tensors-all]");
+  const all = document.getElementById("tensors-all");
   const isExpanded = all?.ariaExpanded === "true";
   if (!isExpanded) all?.click();
   const foot = Object.assign(document.createElement("p"), { className: "report", textContent: `Headroom · ${location.href}` });

@@ -195,8 +195,9 @@ fn texts_not_said(table: &str, sources: &str) -> Vec<String> {
         Some((name, _)) => name.to_owned(),
         None => head.to_uppercase(),
     });
-    // `COULD_NOT_START` is used before any program runs.
-    names.filter(|name| name != "COULD_NOT_START" && !words.contains(&**name)).collect()
+    // web/boot.js shows these, when a program or a script does not load.
+    let of_boot = ["COULD_NOT_START", "PART_NOT_LOADED"];
+    names.filter(|name| !of_boot.contains(&name.as_str()) && !words.contains(&**name)).collect()
 }
 
 fn root() -> &'static Path {

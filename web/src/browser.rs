@@ -362,6 +362,10 @@ extern "C" {
     /// web/export.js, one in each line, and then the plan's forum text.
     #[wasm_bindgen(js_name = headroomExport)]
     pub fn show_export(message: &str);
+
+    /// Lists the live tensors. The message is that of web/tensors.js.
+    #[wasm_bindgen(js_name = headroomTensors)]
+    pub fn show_tensors(message: &str);
 }
 
 /// Returns a `data:` URL from which a text can be downloaded.

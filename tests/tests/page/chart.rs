@@ -1,19 +1,21 @@
-//! The chart of memory over the run, and the list of tensors below it.
+//! The chart of memory over the run.
 
-use crate::page::{LAPTOP, PHONE, Page, Size, tell};
+use crate::page::{LAPTOP, PHONE, Page, tell};
 use fantoccini::key::Key;
 use serde_json::json;
 
-const FAILS: &str = "1&batch_size=64&gpu=RTX%204070";
-const FITS: &str = "1&batch_size=4&gpu=RTX%204070";
+/// A run that does not fit.
+pub const FAILS: &str = "1&batch_size=64&gpu=RTX%204070";
+/// A run that fits.
+pub const FITS: &str = "1&batch_size=4&gpu=RTX%204070";
 
 /// The column of the run that the chart shows.
 const AT: &str = "Number(document.querySelector('#chart').ariaValueNow)";
 /// Whether the box with the shown column's categories and tensors is visible.
-const DETAILS: &str = "getComputedStyle(document.querySelector('.chart__details')).display !== 'none'";
+pub const DETAILS: &str = "getComputedStyle(document.querySelector('.chart__details')).display !== 'none'";
 
 /// Returns a point of the drawing in CSS pixels of the window. `x` and `y` are fractions of its width and height.
-async fn point_at(page: &Page, x: f64, y: f64) -> (f64, f64) {
+pub async fn point_at(page: &Page, x: f64, y: f64) -> (f64, f64) {
     page.script("document.querySelector('#chart').scrollIntoView({ block: 'center' })").await;
     let [left, top, width, height]: [f64; 4] = page
         .value("(() => { const b = document.querySelector('#chart').getBoundingClientRect(); return [b.left, b.top, b.width, b.height]; })()")
@@ -21,7 +23,8 @@ async fn point_at(page: &Page, x: f64, y: f64) -> (f64, f64) {
     (left + x * width, top + y * height)
 }
 
-async fn mouse(page: &Page, kind: &str, (x, y): (f64, f64), is_down: bool) {
+/// Sends a mouse event at a point of the window.
+pub async fn mouse(page: &Page, kind: &str, (x, y): (f64, f64), is_down: bool) {
     let button = if is_down || kind == "mouseReleased" { "left" } else { "none" };
     let event =
         json!({ "type": kind, "x": x, "y": y, "button": button, "buttons": u8::from(is_down), "clickCount": 1 });
@@ -258,66 +261,6 @@ fn every_tick_has_a_label() {
                 assert_eq!(page.value::<u64>(UNLABELLED).await, 0, "{language} {size:?}");
             }
         }
-    });
-}
-
-/// Returns an expression for the rows of a list that a surrounding box cuts off.
-fn cut(rows: &str) -> String {
-    format!(
-        "[...document.querySelectorAll('{rows}')].filter((row) => {{
-            const box = row.getBoundingClientRect();
-            for (let outer = row.parentElement; outer && !outer.matches('.budget__answer, main'); outer = outer.parentElement) {{
-                const around = outer.getBoundingClientRect();
-                if (getComputedStyle(outer).overflowY !== 'visible' && (box.top < around.top - 1 || box.bottom > around.bottom + 1)) return true;
-            }}
-            return false;
-        }}).length"
-    )
-}
-
-#[test]
-fn tensors_are_shown_in_whole_rows_searched_and_exported() {
-    tell("tensors_are_shown_in_whole_rows_searched_and_exported", async |page| {
-        page.open(FAILS).await;
-        let sizes: [Size; 6] = [(320, 640), PHONE, (844, 390), (1280, 720), LAPTOP, (1440, 900)];
-        for size in sizes {
-            page.resize(size).await;
-            for rows in [".tensors__row", "#phases tr"] {
-                assert_eq!(page.value::<u64>(&cut(rows)).await, 0, "{rows} at {size:?}");
-            }
-            if size.0 <= 420 {
-                let shortened = "[...document.querySelectorAll('.tensors__row > *')].filter((part) => part.scrollWidth > part.clientWidth + 1).length";
-                assert_eq!(page.value::<u64>(shortened).await, 0, "{size:?}");
-            }
-        }
-        page.resize(LAPTOP).await;
-        let n = "document.querySelectorAll('.tensors__row').length";
-        let shown: u64 = page.value(n).await;
-        let label = page.text("[data-testid=tensors-all]").await;
-        page.click("[data-testid=tensors-all]").await;
-        page.until("all are listed", &format!("{n} > {shown}")).await;
-        let all: u64 = page.value(n).await;
-        assert!(label.starts_with(&format!("Show all {all};")), "{label}");
-        let sum: u64 =
-            page.value("[...document.querySelectorAll('.tensors__row')].reduce((sum, row) => sum + Number(row.dataset.bytes), 0)").await;
-        let total: String = page.value("document.querySelector('.tensors__total').title").await;
-        assert_eq!(total.chars().filter(char::is_ascii_digit).collect::<String>(), sum.to_string());
-
-        page.fill("#tensors-search", "WTE").await;
-        page.until("one is found", &format!("{n} === 1")).await;
-        assert_eq!(page.text(".tensors__name").await, "transformer.wte.weight");
-        page.fill("#tensors-search", "no such tensor").await;
-        page.until("none is found", "document.querySelector('.tensors__none')").await;
-        page.fill("#tensors-search", "").await;
-        // The CSV is created on a click, so that moving over the chart creates no files.
-        page.script(
-            "document.querySelector('#tensors-csv').addEventListener('click', (event) => event.preventDefault())",
-        )
-        .await;
-        page.click("#tensors-csv").await;
-        let csv: String = page.value("decodeURIComponent(document.querySelector('#tensors-csv').href)").await;
-        assert_eq!(csv.lines().count() as u64, all + 1, "{csv}");
-        assert!(csv.contains("transformer.wte.weight,parameters,1,\"(50304, 768)\",float32,154533888"), "{csv}");
     });
 }
 

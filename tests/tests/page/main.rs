@@ -45,6 +45,7 @@ mod rig_writes;
 mod shared_links;
 mod static_host;
 mod targets;
+mod tensors;
 mod unread;
 
 /// The values of nanoGPT's `config/train_gpt2.py`, in our own words.

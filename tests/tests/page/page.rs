@@ -118,10 +118,11 @@ impl Page {
         self.open_link(&format!("{}{hash}{fragment}", self.address)).await;
     }
 
-    /// Opens a link and waits for the verdict.
+    /// Opens a link and waits for the verdict and for the list of tensors, which loads later.
     pub async fn open_link(&self, link: &str) {
         self.goto(link).await;
         self.until("the verdict is there", "document.querySelector('#verdict[data-fits]')").await;
+        self.until("the tensors are listed", "!document.querySelector('#tensors-body:empty')").await;
     }
 
     /// Opens Diagnose without a message.

@@ -1,23 +1,16 @@
 //! The list of live tensors at the shown moment.
 
-use headroom_planner::gpt::tensors::Category;
-use headroom_text::decimal;
 use leptos::prelude::*;
 
-use super::dynamic::{act, flag, part, part_between, part_of, some_words, words};
+use super::dynamic::{act, flag, part, part_of, some_words, words};
 use super::verdict::Mark;
 use crate::{
     browser,
-    state::{
-        budget::Budget,
-        format,
-        memo::memo,
-        tensors::{LINES_SHOWN, Line},
-    },
+    state::{budget::Budget, format, tensors::Live},
     text::{self, say, t},
 };
 
-/// The list of tensors: the largest, all, or those whose name matches the search.
+/// The panel of the live tensors.
 #[component]
 pub fn TensorList(
     /// The calculator's state.
@@ -25,8 +18,6 @@ pub fn TensorList(
 ) -> impl IntoView {
     let stale = budget.is_stale();
     let moment = budget.moment;
-    let shows_all = RwSignal::new(false);
-    let wanted = RwSignal::new(String::new());
     let title = move || {
         let title = moment.with(|moment| match moment {
             Some(moment) if !budget.follows() => say(&text::live_in(moment.phase.text_in())),
@@ -49,31 +40,13 @@ pub fn TensorList(
             }
         })
     };
-    let list = move || {
-        moment.with(|moment| {
-            let live = &moment.as_ref()?.live;
-            let most = live.lines.first().map_or(1, |line| line.bytes);
-            let found = wanted.with(|wanted| live.named(wanted));
-            let n = if shows_all.get() { found.len() } else { LINES_SHOWN };
-            let rows: Vec<_> = found.iter().take(n).map(|line| row((*line).clone(), most)).collect();
-            let none = found.is_empty().then(|| view! { <li class="tensors__none">{t(text::NO_TENSOR)}</li> });
-            Some(view! { {rows} {none} })
-        })
-    };
-    // Number of lines that are not listed at first, and their bytes.
-    let more = memo(move || {
-        moment.with(|moment| {
-            let found =
-                wanted.with(|wanted| moment.as_ref().map(|moment| moment.live.named(wanted)).unwrap_or_default());
-            let rest = found.get(LINES_SHOWN..).unwrap_or_default();
-            (found.len(), rest.iter().map(|line| line.bytes).sum::<u64>())
-        })
+    Effect::new(move |_| {
+        // The list keeps its rows while a slider moves, so that each frame has time for the verdict and the chart.
+        if !budget.is_sliding.get() {
+            let table = |live: &Live| browser::show_tensors(&live.table());
+            moment.with(|moment| moment.as_ref().map_or_else(|| table(&Live::default()), |moment| table(&moment.live)));
+        }
     });
-    let all_label = move || match (shows_all.get(), more.get()) {
-        (true, _) => t(text::SHOW_LARGEST).to_owned(),
-        (false, (n, bytes)) => say(&text::show_all(n, format::size(bytes))),
-    };
-    let has_more = move || more.get().0 > LINES_SHOWN;
     view! {
         <section class="tensors" class:stale=flag(move || stale.get()) aria-labelledby="tensors-title">
             <h2 class="panel-title">
@@ -83,41 +56,8 @@ pub fn TensorList(
                 </span>
                 {part(back)}
             </h2>
-            <div class="tensors__ways">
-                <input class="input" type="search" id="tensors-search" data-testid="tensors-search" autocomplete="off" spellcheck="false"
-                    aria-label=t(text::SEARCH_TENSORS) placeholder=t(text::SEARCH_TENSORS)
-                    on:input:target=move |event| wanted.set(event.target().value()) />
-                <a class="button" id="tensors-csv" data-testid="tensors-csv" href="data:," download="tensors.csv"
-                    on:click:target=move |event| {
-                        let csv = moment.with(|moment| moment.as_ref().map(|moment| moment.live.to_csv()));
-                        event.target().set_href(&browser::text_address(&csv.unwrap_or_default()));
-                    }>"CSV"</a>
-            </div>
-            <ol class="tensors__list" id="tensors" data-testid="tensors" aria-labelledby="tensors-title">
-                {part_between(budget.is_sliding, list)}
-            </ol>
-            <button type="button" class="button button--quiet tensors__more" class:tensors__more--none=flag(move || !has_more())
-                data-testid="tensors-all" aria-expanded=words(move || shows_all.get().to_string()) aria-controls="tensors"
-                on:click=act(move || shows_all.update(|all| *all = !*all))>
-                {words(all_label)}
-            </button>
+            // web/tensors.js adds the list.
+            <div class="tensors__body" id="tensors-body"></div>
         </section>
-    }
-}
-
-fn row(line: Line, most: u64) -> impl IntoView {
-    let width = decimal::fixed(line.bytes as f64 / most.max(1) as f64 * 100.0, 1);
-    let band = Category::ALL.iter().position(|category| *category == line.category).unwrap_or(0) + 2;
-    let shape = line.shape_text();
-    view! {
-        <li class="tensors__row" data-bytes=line.bytes.to_string()>
-            <svg class="tensors__bar" viewBox="0 0 100 1" preserveAspectRatio="none" aria-hidden="true">
-                <rect class=format!("band-{band}") width=width height="1" />
-            </svg>
-            <code class="tensors__name">{line.name}</code>
-            <span class="tensors__bytes" title=format::exact_bytes(line.bytes)>{format::size(line.bytes)}</span>
-            <span class="tensors__shape">{shape}</span>
-            <span class="tensors__why">{say(&text::labelled(t(line.category.text()), text::why_alive(line.lifetime)))}</span>
-        </li>
     }
 }

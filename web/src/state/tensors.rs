@@ -1,7 +1,5 @@
 //! The tensors live at a moment. The same tensor of several blocks is one line.
 
-use std::fmt::Write;
-
 use headroom_planner::{
     gpt::tensors::{Category, Lifetime, TensorId},
     memory::{
@@ -13,15 +11,17 @@ use headroom_planner::{
 };
 
 use super::{answer::PlannedSession, course::phase_at, format};
-
-/// The lines listed until the user expands the list.
-pub const LINES_SHOWN: usize = 6;
+use crate::text::{self, Key, say, t};
 
 /// A line of the list.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Line {
+    /// The tensor.
+    pub stored: TensorId,
     /// The tensor's name; for several blocks, with the range of their numbers.
     pub name: String,
+    /// The block of each tensor; empty outside of the blocks.
+    pub layers: Vec<u64>,
     /// The number of live tensors of that name and shape.
     pub n_tensors: usize,
     /// The shape of each.
@@ -79,27 +79,62 @@ impl Line {
         let count = if self.n_tensors > 1 { format!("{} × ", self.n_tensors) } else { String::new() };
         format!("{count}{} {}", format::shape(&self.shape), self.dtype)
     }
+
+    /// The fields of the line in the order of web/tensors.js.
+    fn fields(&self) -> String {
+        let block = self.layers.first().map(|_| "#");
+        let layers: Vec<String> = self.layers.iter().map(u64::to_string).collect();
+        // Of tensors outside of the blocks, only the number counts.
+        let layers = if layers.is_empty() { ",".repeat(self.n_tensors.saturating_sub(1)) } else { layers.join(",") };
+        let band = Category::ALL.iter().position(|category| *category == self.category).unwrap_or(0) + 2;
+        let category = t(self.category.text());
+        [
+            &self.stored.name_in(block),
+            &self.stored.module_in(block),
+            &layers,
+            &band.to_string(),
+            category,
+            self.category.name(),
+            &say(&text::labelled(category, text::why_alive(self.lifetime))),
+            &format::shape(&self.shape),
+            self.dtype,
+            &(self.bytes / self.n_tensors as u64).to_string(),
+        ]
+        .join("\t")
+    }
 }
 
 impl Live {
-    /// The lines whose name contains a text, ignoring case.
-    pub fn named(&self, part: &str) -> Vec<&Line> {
-        let part = part.trim().to_ascii_lowercase();
-        self.lines.iter().filter(|line| line.name.to_ascii_lowercase().contains(&part)).collect()
-    }
-
-    /// All lines as CSV (RFC 4180).
-    pub fn to_csv(&self) -> String {
-        let mut csv = "name,category,tensors,shape,dtype,bytes\r\n".to_owned();
-        for line in &self.lines {
-            let (name, category, shape) = (&line.name, line.category.name(), format::shape(&line.shape));
-            let (n, dtype, bytes) = (line.n_tensors, line.dtype, line.bytes);
-            let written = write!(csv, "{name},{category},{n},\"{shape}\",{dtype},{bytes}\r\n");
-            debug_assert!(written.is_ok(), "writing to a string cannot fail");
+    /// The lines in the form of web/tensors.js. The number of the block is `#` in the names of a block's tensor and module.
+    pub fn table(&self) -> String {
+        let mut table = LABELS.map(t).join("\t");
+        for label in [text::tensors_counted(1_u64), text::tensors_counted("#"), text::show_all("{n}", "{size}")] {
+            table.push('\t');
+            table.push_str(&say(&label));
         }
-        csv
+        for line in &self.lines {
+            table.push('\n');
+            table.push_str(&line.fields());
+        }
+        table
     }
 }
+
+/// The labels of the list, in the order of web/tensors.js. Those with an argument follow them.
+const LABELS: [Key; 12] = [
+    text::SEARCH_TENSORS,
+    text::GROUP_BY,
+    text::GROUP_BY_NOTHING,
+    text::LAYER,
+    text::CATEGORY,
+    text::MODULE,
+    text::OUTSIDE_OF_LAYERS,
+    text::NO_TENSOR,
+    text::SHOW_LARGEST,
+    text::DECIMAL_MARK,
+    text::THOUSANDS_MARK,
+    text::BYTES,
+];
 
 struct Group {
     stored: TensorId,
@@ -151,19 +186,14 @@ fn lines(tensors: Vec<LiveTensor>) -> Live {
 }
 
 fn line(group: Group) -> Line {
-    let name = match (group.layers.iter().min(), group.layers.iter().max()) {
-        (Some(first), Some(last)) if first < last => {
-            // The full name of one block, with the range instead of its number.
-            group.first.name().replacen(
-                &format!("h.{}.", group.first.layer.unwrap_or(0)),
-                &format!("h.{first}–{last}."),
-                1,
-            )
-        }
-        _ => group.first.name(),
+    let block = match (group.layers.iter().min(), group.layers.iter().max()) {
+        (Some(first), Some(last)) if first < last => Some(format!("{first}–{last}")),
+        (only, _) => only.map(u64::to_string),
     };
     Line {
-        name,
+        stored: group.stored,
+        name: group.stored.name_in(block.as_deref()),
+        layers: group.layers,
         n_tensors: group.n_tensors,
         dtype: group.first.dtype.name(),
         category: group.first.category(),
@@ -209,18 +239,22 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_found_by_name_and_exported() {
+    fn table_has_the_labels_and_every_tensor() {
         let answer = PlannedSession::of_text("batch_size = 4\ncompile = False\n");
         let plan = answer.plan().expect("a plan");
         let live = live(plan, plan.peak.moment);
-        let found = live.named(" MLP.c_fc");
-        assert!(!found.is_empty() && found.len() < live.lines.len());
-        assert!(found.iter().all(|line| line.name.contains("mlp.c_fc")));
-        assert!(live.named("no such tensor").is_empty());
-        let csv = live.to_csv();
-        assert_eq!(csv.lines().count(), live.lines.len() + 1);
-        let wte = csv.lines().find(|line| line.starts_with("transformer.wte.weight,")).expect("the embedding");
-        assert_eq!(wte, "transformer.wte.weight,parameters,1,\"(50304, 768)\",float32,154533888");
+        let table = live.table();
+        let lines: Vec<Vec<&str>> = table.lines().map(|line| line.split('\t').collect()).collect();
+        assert_eq!((lines[0].len(), lines[0][0]), (15, "Search by name"));
+        assert_eq!(lines.len(), live.lines.len() + 1);
+        let bytes = |line: &&[&str]| line[9].parse::<u64>().expect("bytes") * line[2].split(',').count() as u64;
+        assert_eq!(lines[1..].iter().map(|line| bytes(&line.as_slice())).sum::<u64>(), live.total_bytes);
+        let of = |name: &str| lines.iter().find(|line| line[0] == name).unwrap_or_else(|| panic!("{name}: {table}"));
+        let wte = of("transformer.wte.weight");
+        assert_eq!(wte[1..6], ["transformer.wte", "", "2", "parameters", "parameters"]);
+        assert_eq!(wte[7..], ["(50304, 768)", "float32", "154533888"]);
+        let state = of("exp_avg of transformer.h.#.mlp.c_fc.weight");
+        assert_eq!(state[1..3], ["transformer.h.#.mlp", "0,1,2,3,4,5,6,7,8,9,10,11"]);
     }
 
     #[test]
