@@ -12,7 +12,7 @@
 //!    3080" the 10 GB one, "RTX 2060" the 6 GB one and "RTX 3050" the 8 GB one.
 //! 4. Otherwise the query is ambiguous, and the error lists the sizes.
 //!
-//! When none matches, a number at the end is read as the memory size ("a100-80"). A query that is part of the names of
+//! A number of GPUs ("2xT4") means one of them. When none matches, a number at the end is read as the memory size ("a100-80"). A query that is part of the names of
 //! GPUs with different memory ("rtx6000") is ambiguous too.
 
 use thiserror::Error;
@@ -123,6 +123,9 @@ pub fn find(name: &str) -> Result<&'static Device, UnknownDevice> {
         matches = named(&wanted);
     }
     let Some(&first) = matches.first() else {
+        if let Some(one) = without_count(&query) {
+            return find(one);
+        }
         let longer: Vec<&'static Device> = devices().iter().filter(|device| wanted.is_part_of(device)).collect();
         let differ =
             |first: &&Device| longer.iter().any(|device| device.vram_bytes_nominal != first.vram_bytes_nominal);
@@ -165,6 +168,23 @@ fn written_out(query: &str) -> Option<&'static Device> {
     }
     let mut reported = devices().iter().filter(|device| plain(&device.reported_name) == wanted);
     reported.next().filter(|_| reported.next().is_none())
+}
+
+/// Maximum number of digits of a count; model numbers have more.
+const COUNT_DIGITS_MAX: usize = 2;
+
+/// The name of one GPU if the text counts several, as "2xT4", "8 x A100" and "T4 x2" do. Each process of a run has one.
+pub(super) fn without_count(text: &str) -> Option<&str> {
+    let (text, is_digit) = (text.trim(), |letter: char| letter.is_ascii_digit());
+    let is_count = |rest: &str| (1..=COUNT_DIGITS_MAX).contains(&(text.len() - rest.len()));
+    let times = ['x', 'X', '×'];
+    let after = Some(text.trim_start_matches(is_digit)).filter(|rest| is_count(rest));
+    let after = after.and_then(|rest| rest.trim_start().strip_prefix(times));
+    let before = Some(text.trim_end_matches(is_digit)).filter(|rest| is_count(rest));
+    // The last letter of "RTX" does not count.
+    let before = before.and_then(|rest| rest.trim_end().strip_suffix(times));
+    let before = before.filter(|rest| !rest.ends_with(|letter: char| letter.is_ascii_alphabetic()));
+    after.or(before).map(str::trim).filter(|name| !name.is_empty())
 }
 
 /// A spelling reduced to the parts that distinguish GPUs.

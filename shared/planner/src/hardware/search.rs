@@ -2,7 +2,7 @@
 
 use super::{
     CLOUD_GPUS, CloudGpu, Device, Segment, by_popularity,
-    find::{compact, find},
+    find::{compact, find, without_count},
 };
 use headroom_text::units::human_size;
 
@@ -10,6 +10,7 @@ use headroom_text::units::human_size;
 /// that the GPU named by the whole text comes first. An empty text returns all GPUs.
 #[must_use]
 pub fn search(typed: &str) -> Vec<(Segment, &'static Device)> {
+    let typed = without_count(typed).unwrap_or(typed);
     let meant = find(typed.trim()).ok().map(|device| &*device.name);
     let words = words(typed);
     let matches = |device: &Device| Some(&*device.name) == meant || words.iter().all(|word| word.is_in(device));
@@ -124,6 +125,11 @@ mod tests {
         let clouds = |typed: &str| search_cloud(typed).map(|rented| rented.label).collect::<Vec<_>>();
         for typed in ["T4 x2", "T4x2"] {
             assert!(clouds(typed).contains(&"Kaggle T4 x2"), "{typed}: {:?}", clouds(typed));
+        }
+        for (counted, one) in
+            [("2xT4", "T4"), ("2 x T4", "T4"), ("8× a100", "a100"), ("T4 x2", "T4"), ("4x rtx 40", "rtx 40")]
+        {
+            assert!(!names(counted).is_empty() && names(counted) == names(one), "{counted}: {:?}", names(counted));
         }
         for nothing in ["no such GPU", "-5", " -24 GB"] {
             assert_eq!(names(nothing), Vec::<&str>::new(), "{nothing}");

@@ -244,6 +244,11 @@ fn finds_what_people_type() {
     named("1660 ti max-q", "GeForce GTX 1660 Ti");
     named("GTX 1070 laptop", "GeForce GTX 1070 with Max-Q Design");
     named("1080m", "GeForce GTX 1080");
+    for counted in ["2xT4", "2 x T4", "T4 x2", "Kaggle T4 x2"] {
+        assert_eq!(find(counted).expect(counted).name, find("T4").expect("a T4").name, "{counted}");
+    }
+    assert!(matches!(find("8x A100"), Err(UnknownDevice::Ambiguous { .. })));
+    assert!(find("2x").is_err() && find("2x 3x").is_err() && find("100x T4").is_err());
 }
 
 #[test]
