@@ -6,6 +6,7 @@
 pub mod clock;
 pub mod dropped;
 pub mod frame;
+pub mod pinned;
 pub mod rig;
 pub mod worker;
 
@@ -86,12 +87,14 @@ fn is_diagnose(page: &str) -> bool {
     page.contains("diagnose")
 }
 
-/// Returns the address of a page with a run. That of Diagnose has the message's figures too.
+/// Returns the address of a page with a run. That of Diagnose has the message's figures too, and that of Compare the run
+/// that was pinned there.
 pub fn link_to(page: &str, run: &str, figures: &str) -> String {
     let figures = if is_diagnose(page) { figures } else { "" };
     match (run, figures) {
         ("", "") => page.to_owned(),
         ("", _) => [page, "#1", figures].concat(),
+        _ if page.contains("compare") => [page, "#", run, &pinned::kept().0].concat(),
         _ => [page, "#", run, figures].concat(),
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::{
     accessible::violations,
+    chart::{mouse, point_at},
     environment::named,
     page::{LAPTOP, PHONE, Page, tell},
 };
@@ -225,5 +226,133 @@ fn comparison_is_accessible_and_fits_every_width() {
                 }
             }
         }
+    });
+}
+
+const DETAILS: &str = "document.querySelector('[data-testid=compare-details] caption')?.textContent";
+
+/// The bytes of a table's rows: pinned, changed, and their difference.
+async fn details(page: &Page) -> Vec<Vec<Option<i64>>> {
+    let read = "[...document.querySelectorAll('[data-testid=compare-details] tbody:first-of-type tr')]
+        .map((row) => [...row.querySelectorAll('td')].map((cell) => cell.dataset.bytes ? Number(cell.dataset.bytes) : null))";
+    page.value(read).await
+}
+
+#[test]
+fn a_moment_of_both_runs_is_shown_by_pointer_and_keyboard() {
+    tell("a_moment_of_both_runs_is_shown_by_pointer_and_keyboard", async |page| {
+        open(page, BOTH).await;
+        assert!(page.value::<bool>(&format!("!({DETAILS})")).await, "no moment is selected");
+        for size in [LAPTOP, PHONE] {
+            page.resize(size).await;
+            for x in [0.3, 0.6, 0.95] {
+                mouse(page, "mouseMoved", point_at(page, x, 0.5).await, false).await;
+                page.until("the details are shown", DETAILS).await;
+                let rows = details(page).await;
+                let (total, categories) = rows.split_last().expect("rows");
+                assert!(categories.len() >= 4, "{rows:?}");
+                for run in [0, 1, 2] {
+                    let sum: i64 = categories.iter().filter_map(|row| row[run]).sum();
+                    assert_eq!(Some(sum), total[run], "{rows:?}");
+                }
+                let tensors = "document.querySelectorAll('.compare__tensors tr').length";
+                assert_eq!(page.value::<u64>(tensors).await, 4, "a title and three tensors");
+                // The box does not cover the moment that it describes.
+                let box_and_line = "['[data-testid=compare-details]', '.compare__cursor'].map((selector) => {
+                    const box = document.querySelector(selector).getBoundingClientRect();
+                    return [box.left, box.top, box.right, box.bottom];
+                })";
+                let [[left, top, right, bottom], line]: [[f64; 4]; 2] = page.value(box_and_line).await;
+                let is_beside = right <= line[0] || left >= line[2] || top >= line[3] || bottom <= line[1];
+                assert!(is_beside && left >= 0.0 && right <= f64::from(size.0), "{size:?}, {x}");
+            }
+            mouse(page, "mouseMoved", (1.0, 1.0), false).await;
+            page.until("the details are gone", &format!("!({DETAILS})")).await;
+        }
+        // The keyboard works too, and a screen reader announces the value.
+        page.script("document.querySelector('#chart').focus()").await;
+        page.press(&Key::Home).await;
+        page.until("the start is shown", &format!("{DETAILS} === 'init'")).await;
+        page.press(&Key::PageDown).await;
+        page.until("the next phase is shown", &format!("{DETAILS} === 'eval, first batch'")).await;
+        let said: String = page.value("document.querySelector('#chart').ariaValueText").await;
+        assert!(
+            said.starts_with("eval, first batch") && said.contains("activations") && said.contains(" → "),
+            "{said}"
+        );
+        page.press(&Key::Escape).await;
+        page.until("the details are gone", &format!("!({DETAILS})")).await;
+        // A touch keeps the moment until another place is touched.
+        mouse(page, "mousePressed", point_at(page, 0.4, 0.5).await, true).await;
+        mouse(page, "mouseReleased", point_at(page, 0.4, 0.5).await, false).await;
+        mouse(page, "mouseMoved", (1.0, 1.0), false).await;
+        page.until("the details stay", DETAILS).await;
+        page.script("document.activeElement.blur()").await;
+        page.until("the details are gone", &format!("!({DETAILS})")).await;
+    });
+}
+
+#[test]
+fn a_phase_of_one_run_is_marked_and_not_drawn_as_zero() {
+    tell("a_phase_of_one_run_is_marked_and_not_drawn_as_zero", async |page| {
+        open(page, "1&gradient_accumulation_steps=1&gpu=RTX%204070&against=1%26gpu%3DRTX%25204070").await;
+        let marks = "document.querySelectorAll('.compare__absent').length";
+        assert!(page.value::<u64>(marks).await > 0);
+        assert!(page.text(".compare__legend").await.contains("A run has no such phase"));
+        let x = "(() => { const [mark, plot] = ['.compare__absent', '#chart'].map((s) => document.querySelector(s).getBoundingClientRect());
+            return (mark.left + mark.width / 2 - plot.left) / plot.width; })()";
+        let x: f64 = page.value(x).await;
+        mouse(page, "mouseMoved", point_at(page, x, 0.5).await, false).await;
+        page.until("the details are shown", DETAILS).await;
+        let rows = details(page).await;
+        assert!(rows.iter().all(|row| row[0].is_some() && row[1].is_none() && row[2].is_none()), "{rows:?}");
+        open(page, BOTH).await;
+        assert_eq!(page.value::<u64>(marks).await, 0, "both runs repeat their micro-steps");
+    });
+}
+
+#[test]
+fn pinned_run_and_its_comments_stay_in_other_pages_and_languages() {
+    tell("pinned_run_and_its_comments_stay_in_other_pages_and_languages", async |page| {
+        page.open("1&gpu=RTX%204070").await;
+        page.paste("#config", "batch_size = 4  # mine\n").await;
+        page.until("it is read", "document.querySelector('#batch_size').value === '4'").await;
+        page.click(".header__pages [href*='compare.html']").await;
+        page.until("both runs are the same", &format!("{HEADLINE} === 'Both runs are the same'")).await;
+        page.fill("#batch_size", "64").await;
+        page.until("the runs differ", &format!("{HEADLINE}.endsWith('more and does not fit')")).await;
+        let tiles = [tile(page, "pinned").await, tile(page, "changed").await];
+        for (other, there) in
+            [("./", "#verdict[data-fits]"), ("demo.html", "#write"), ("gpus.html", "[data-testid=gpus]")]
+        {
+            page.click(&format!(".header__pages [href*='{other}']")).await;
+            page.until("the page is there", &format!("document.querySelector('{there}')")).await;
+            page.click(".header__pages [href*='compare.html']").await;
+            page.until("both runs are shown", "document.querySelector('.compare__tile[data-run=changed]')").await;
+            page.until("the runs differ", &format!("{HEADLINE}.endsWith('more and does not fit')")).await;
+            assert_eq!([tile(page, "pinned").await, tile(page, "changed").await], tiles, "{other}");
+        }
+        // The changed run of the calculator is compared with the pinned one.
+        page.click(".header__pages [href^='./#'], .header__pages [href='./']").await;
+        page.until("the calculator is there", "document.querySelector('#verdict[data-fits]')").await;
+        page.fill("#batch_size", "8").await;
+        page.until("it is changed", "location.hash.includes('batch_size=8')").await;
+        page.click(".header__pages [href*='compare.html']").await;
+        page.until(
+            "the pinned run stays",
+            "document.querySelector('[data-testid=compare-settings]')?.textContent.includes('48')",
+        )
+        .await;
+        page.script("const list = document.querySelector('#language'); list.value = 'de'; list.dispatchEvent(new Event('change'))").await;
+        page.until(
+            "the page is in German",
+            "document.documentElement.lang === 'de' && document.querySelector('#compare-swap')",
+        )
+        .await;
+        page.click("#compare-swap").await;
+        page.until("the comment is kept", "document.querySelector('#config').value === 'batch_size = 4  # mine\\n'")
+            .await;
+        page.script("sessionStorage.clear(); localStorage.clear()").await;
+        page.open("").await;
     });
 }

@@ -206,7 +206,7 @@ fn grouped_tensors_are_accessible_and_fit_every_width() {
                 let beyond = "document.documentElement.scrollWidth - document.documentElement.clientWidth";
                 assert_eq!(page.value::<i64>(beyond).await, 0, "{language}, {size:?}");
                 for theme in ["light", "dark"] {
-                    page.prefer(&[("prefers-color-scheme", theme)]).await;
+                    page.prefer(&[("prefers-color-scheme", theme), ("prefers-reduced-motion", "reduce")]).await;
                     assert_eq!(violations(page).await, Vec::<String>::new(), "{language}, {size:?}, {theme}");
                 }
             }

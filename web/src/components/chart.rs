@@ -258,7 +258,7 @@ fn spoken(moment: &ShownMoment) -> String {
 }
 
 /// Returns the column to which a key moves: the next column, a phase, or an end of the visible columns.
-fn moved(key: &str, now: usize, columns: Range<usize>, spans: &[Span]) -> Option<usize> {
+pub fn moved(key: &str, now: usize, columns: Range<usize>, spans: &[Span]) -> Option<usize> {
     let last = columns.end.saturating_sub(1);
     let next = match key {
         "ArrowLeft" | "ArrowDown" => now.saturating_sub(1),

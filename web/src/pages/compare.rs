@@ -48,7 +48,11 @@ impl Companion for Comparison {
     }
 
     fn open(self, run: &Session, compared: Option<&str>, texts: Option<&str>) {
-        let opened = compared.and_then(|link| Session::open(link, texts.map(|text| (link, text))));
+        // A page in another language has no history entry with the texts.
+        let (part, text) = browser::pinned::kept();
+        let kept = |link: &str| (part == part_of(link) && !text.is_empty()).then_some(text.as_str());
+        let opened =
+            compared.and_then(|link| Session::open(link, texts.or_else(|| kept(link)).map(|text| (link, text))));
         self.set_pinned(match opened {
             Some(mut opened) => {
                 if !opened.names_gpu {
@@ -62,6 +66,11 @@ impl Companion for Comparison {
     }
 }
 
+/// The part of a link with the pinned run.
+fn part_of(pinned: &str) -> String {
+    with_compared(String::new(), pinned)
+}
+
 /// The page.
 #[component]
 pub fn ComparePage() -> impl IntoView {
@@ -70,6 +79,11 @@ pub fn ComparePage() -> impl IntoView {
     address::open_with(budget, comparison);
     address::keep_with(budget, comparison);
     let leave = Callback::new(move |()| address::write_with(budget, comparison));
+    // For the links of other pages to this one, and for this page in another language.
+    Effect::new(move |_| {
+        let part = part_of(&comparison.pinned_run());
+        comparison.pinned.with(|session| browser::pinned::keep(&part, &session.text));
+    });
     let view = comparison.view();
     view! {
         <Header page=3 leave />
@@ -80,7 +94,7 @@ pub fn ComparePage() -> impl IntoView {
                 <Tiles comparison view />
                 <button type="button" class="button compare__change" on:click=move |_| browser::scroll_to("run")>{t(text::COMPARE_CHANGE)}</button>
             </section>
-            <OverlayChart view />
+            <OverlayChart comparison view />
             <section class="panel compare__run" id="run" tabindex="-1" aria-labelledby="compare-run">
                 <h2 class="panel-title" id="compare-run">{t(text::COMPARE_CHANGED)}</h2>
                 <GpuPicker budget chosen=|name: String| browser::keep_gpu(&name) />

@@ -1,5 +1,6 @@
 //! Two runs side by side: the pinned one, and one that is changed or previewed.
 
+pub mod moment;
 pub mod overlay;
 pub mod rows;
 #[cfg(test)]
@@ -11,7 +12,10 @@ use std::sync::Arc;
 use headroom_planner::{advice::Change, link};
 use leptos::prelude::*;
 
-use self::view::{ComparedRun, ComparisonView};
+use self::{
+    moment::ComparedMoment,
+    view::{ComparedRun, ComparisonView},
+};
 use super::{
     answer::{PlannedSession, Shared},
     budget::Budget,
@@ -135,6 +139,24 @@ impl Comparison {
                             })
                         }),
                     })
+                })
+            })
+        })
+    }
+
+    /// Both runs at a column of the chart; `None` without one.
+    pub fn moment(self, view: Memo<ComparisonView>, column: Memo<Option<usize>>) -> Memo<Option<ComparedMoment>> {
+        memo(move || {
+            let column = column.get()?;
+            let (phase, moments) = view.with(|view| view.overlay.as_ref()?.moment(column))?;
+            self.pinned_answer.with(|pinned| {
+                let compared = |changed: &Shared| {
+                    let plans = [pinned.0.plan()?, changed.0.plan()?];
+                    Some(ComparedMoment::of(phase, plans, moments))
+                };
+                self.preview.with(|preview| match preview {
+                    Some(preview) => compared(&preview.answer),
+                    None => self.changed.answer.with(compared),
                 })
             })
         })

@@ -28,7 +28,8 @@ pub fn Settings(
     }
 }
 
-fn head(first: Key, has_difference: bool) -> Part {
+/// The head of a table of both runs.
+pub fn head(first: Key, has_difference: bool) -> Part {
     let difference = has_difference.then(|| view! { <th scope="col">{t(text::COMPARE_DIFFERENCE)}</th> });
     view! {
         <thead>
@@ -100,7 +101,8 @@ fn memory(id: &'static str, first: Key, rows: &[MemoryRow]) -> Part {
     .into_part()
 }
 
-fn memory_row(row: &MemoryRow) -> Part {
+/// A row of a table of memory: both runs and their difference.
+pub fn memory_row(row: &MemoryRow) -> Part {
     let cells = row.bytes.map(|bytes| {
         let title = bytes.map(format::exact_bytes);
         let exact = bytes.map(|bytes| bytes.to_string());
@@ -114,7 +116,7 @@ fn memory_row(row: &MemoryRow) -> Part {
     };
     view! {
         <tr>
-            <th scope="row">{row.label}</th>
+            <th scope="row">{row.label.clone()}</th>
             {cells.collect_view()}
             <td data-sign=sign data-bytes=difference.map(|bytes| bytes.to_string())>
                 {difference.map_or_else(|| "–".to_owned(), format::difference)}

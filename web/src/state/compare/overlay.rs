@@ -6,14 +6,15 @@ use std::ops::Range;
 use headroom_planner::{
     memory::{
         program::Phase,
-        timeline::{Span, Timeline},
+        simulate::EventIndex,
+        timeline::{Point, Span, Timeline},
     },
     plan::Plan,
 };
 
 use super::super::{
     answer::PlanWithTimeline,
-    chart::{HEADROOM_SHARE, HEIGHT, Tick, area, levels, stretches, ticks, units},
+    chart::{HEADROOM_SHARE, HEIGHT, Tick, levels, stretches, ticks, units},
     format,
 };
 
@@ -50,12 +51,18 @@ pub struct Overlay {
     pub pinned: String,
     /// The area of the changed run.
     pub changed: String,
+    /// The columns of phases that one run lacks.
+    pub absent: Vec<Range<usize>>,
     /// The lines of memory in use on the GPU, with what PyTorch has reserved.
     pub reserved: [String; 2],
     /// The memory of both GPUs; one line if they are the same.
     pub limits: Vec<Limit>,
     /// Grid lines of the memory axis: share of the height from the top, and the label in GiB.
     pub levels: Vec<(f64, String)>,
+    /// The phase of each column.
+    pub spans: Vec<Span>,
+    /// The moment of each run with the most live bytes of each column; `None` for a run that lacks the phase.
+    moments: Vec<[Option<EventIndex>; 2]>,
     /// Ticks of the phases.
     pub phases: Vec<Tick>,
     /// Ticks of the stretches that group the phases.
@@ -65,22 +72,24 @@ pub struct Overlay {
 impl Overlay {
     /// Lays out the chart of a pinned and a changed run.
     pub fn of(planned: [&PlanWithTimeline; 2]) -> Self {
-        let segments = aligned(planned.map(|planned| &planned.timeline));
+        let mut segments = aligned(planned.map(|planned| &planned.timeline));
+        for run in [0, 1] {
+            repeat(&mut segments, run, planned[run].plan.request.train.gradient_accumulation_steps);
+        }
         let n_columns = segments.last().map_or(0, |segment| segment.columns.end);
         let used = planned.iter().map(|planned| planned.plan.peak.device_used_bytes).max().unwrap_or(0);
         let totals = planned.map(|planned| planned.plan.request.device.total_bytes);
         let is_drawn = |total: u64| total as f64 <= used as f64 * LIMIT_SHARE_MAX;
         let most = totals.into_iter().filter(|total| is_drawn(*total)).fold(used, u64::max);
         let top = (most as f64 * HEADROOM_SHARE).max(1.0);
-        let columns = |run: usize| columns(planned[run], &segments, run);
-        let heights = [0, 1].map(|run| {
-            columns(run)
-                .into_iter()
-                .map(|bytes| bytes.map(|bytes| bytes.map(|bytes| units(bytes, top))))
-                .collect::<Vec<_>>()
-        });
-        let one = |run: usize, of: usize| heights[run].iter().map(|both| both.map(|both| both[of])).collect::<Vec<_>>();
-        let changed = one(1, 0);
+        let columns = [0, 1].map(|run| columns(planned[run], &segments, run));
+        let heights = |run: usize, of: fn(&Column) -> u64| -> Vec<Option<u64>> {
+            columns[run].iter().map(|column| Some(units(of(column.as_ref()?), top))).collect()
+        };
+        let live = |run: usize| heights(run, |column| column.live_bytes);
+        let reserved = |run: usize| heights(run, |column| column.reserved_bytes);
+        let moments = columns[0].iter().zip(&columns[1]);
+        let moments = moments.map(|(one, other)| [one, other].map(|column| Some(column.as_ref()?.moment))).collect();
         let limit =
             |total: u64| Limit { y: is_drawn(total).then_some(1.0 - total as f64 / top), size: format::size(total) };
         let mut limits: Vec<Limit> = totals.map(limit).to_vec();
@@ -92,20 +101,44 @@ impl Overlay {
         let axis = Timeline { points: Vec::new(), spans: spans.collect() };
         Self {
             n_columns,
-            pinned: line(&one(0, 0)),
-            changed: area(n_columns, |column| changed[column].unwrap_or(0), |_| 0),
-            reserved: [line(&one(0, 1)), line(&one(1, 1))],
+            pinned: line(&live(0), false),
+            changed: line(&live(1), true),
+            absent: segments
+                .iter()
+                .filter(|segment| segment.points.contains(&None))
+                .map(|s| s.columns.clone())
+                .collect(),
+            reserved: [0, 1].map(|run| line(&reserved(run), false)),
             limits,
             levels: levels(top),
+            moments,
             phases: ticks(&axis, n_columns),
             stretches: stretches(&axis, n_columns),
+            spans: axis.spans,
         }
+    }
+
+    /// The phase of a column, and the moment of each run.
+    pub fn moment(&self, column: usize) -> Option<(Phase, [Option<EventIndex>; 2])> {
+        let span = self.spans.iter().find(|span| (span.start..span.end).contains(&column))?;
+        Some((span.phase, *self.moments.get(column)?))
     }
 }
 
-/// For each column the live bytes and the bytes in use on the GPU; `None` where the run lacks the phase.
-fn columns(planned: &PlanWithTimeline, segments: &[Segment], run: usize) -> Vec<Option<[u64; 2]>> {
+/// A run in a column.
+struct Column {
+    /// The moment with the most live bytes.
+    moment: EventIndex,
+    /// The live bytes, and memory outside of PyTorch.
+    live_bytes: u64,
+    /// The reserved bytes, and memory outside of PyTorch.
+    reserved_bytes: u64,
+}
+
+/// Each column of a run; `None` where the run lacks the phase.
+fn columns(planned: &PlanWithTimeline, segments: &[Segment], run: usize) -> Vec<Option<Column>> {
     let outside = outside_bytes(&planned.plan);
+    let live = |point: &Point| point.live_bytes.iter().sum::<u64>();
     let mut columns = Vec::new();
     for segment in segments {
         let n = segment.columns.len();
@@ -116,13 +149,37 @@ fn columns(planned: &PlanWithTimeline, segments: &[Segment], run: usize) -> Vec<
             let start = column * points.len() / n;
             let end = ((column + 1) * points.len() / n).max(start + 1);
             let points = points.get(start..end)?;
-            let most = |read: fn(&headroom_planner::memory::timeline::Point) -> u64| points.iter().map(read).max();
-            let live = most(|point| point.live_bytes.iter().sum())?;
-            Some([live, most(|point| point.reserved_bytes)?].map(|bytes| outside.saturating_add(bytes)))
+            let largest = points.iter().max_by_key(|point| live(point))?;
+            let reserved = points.iter().map(|point| point.reserved_bytes).max()?;
+            let [live_bytes, reserved_bytes] = [live(largest), reserved].map(|bytes| outside.saturating_add(bytes));
+            Some(Column { moment: largest.moment, live_bytes, reserved_bytes })
         }));
     }
     columns
 }
+
+/// Fills in micro-steps that a run does not draw, because they are like those that it draws. Of the repeated micro-steps
+/// of an iteration, a run draws the last and the one that fails. With the first, these are at most [`DRAWN_STEPS`].
+fn repeat(segments: &mut [Segment], run: usize, n_steps: u64) {
+    if n_steps < DRAWN_STEPS {
+        return;
+    }
+    let is_step = |phase: Phase| matches!(phase, Phase::SteadyForward | Phase::SteadyBackward);
+    for at in 0..segments.len() {
+        let phase = segments[at].phase;
+        if !is_step(phase) || segments[at].points[run].is_some() {
+            continue;
+        }
+        // The nearest one of the same iteration.
+        let like = |segment: &&Segment| segment.phase == phase && segment.points[run].is_some();
+        let before = segments[..at].iter().rev().take_while(|segment| is_step(segment.phase)).find(like);
+        let after = segments[at..].iter().take_while(|segment| is_step(segment.phase)).find(like);
+        segments[at].points[run] = before.or(after).and_then(|segment| segment.points[run].clone());
+    }
+}
+
+/// The most micro-steps of an iteration that a run draws.
+const DRAWN_STEPS: u64 = 3;
 
 fn outside_bytes(plan: &Plan) -> u64 {
     plan.request.other_processes_bytes.saturating_add(plan.request.context.bytes)
@@ -168,22 +225,26 @@ fn aligned(timelines: [&Timeline; 2]) -> Vec<Segment> {
     segments
 }
 
-/// A stepped line with gaps.
-fn line(heights: &[Option<u64>]) -> String {
+/// A stepped line with gaps, or the area below it.
+fn line(heights: &[Option<u64>], is_area: bool) -> String {
     let mut path = String::new();
     let mut now = None;
+    let end = |path: &mut String, column: usize| {
+        path.push_str(&if is_area { format!("H{column}V{HEIGHT}Z") } else { format!("H{column}") });
+    };
     for (column, height) in heights.iter().enumerate() {
         let y = height.map(|height| HEIGHT - height);
         match (now, y) {
+            (None, Some(y)) if is_area => path.push_str(&format!("M{column} {HEIGHT}V{y}")),
             (None, Some(y)) => path.push_str(&format!("M{column} {y}")),
             (Some(before), Some(y)) if before != y => path.push_str(&format!("H{column}V{y}")),
-            (Some(_), None) => path.push_str(&format!("H{column}")),
+            (Some(_), None) => end(&mut path, column),
             _ => {}
         }
         now = y;
     }
     if now.is_some() {
-        path.push_str(&format!("H{}", heights.len()));
+        end(&mut path, heights.len());
     }
     path
 }

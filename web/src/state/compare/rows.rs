@@ -18,7 +18,7 @@ use crate::text::{self, Key, t};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoryRow {
     /// The label.
-    pub label: &'static str,
+    pub label: String,
     /// The bytes of the pinned and of the changed run.
     pub bytes: [Option<u64>; 2],
 }
@@ -34,7 +34,7 @@ impl MemoryRow {
 /// The memory at the peak by category, the largest difference first, and the total as the last row. The rows add up to
 /// it.
 pub fn categories(plans: [&Plan; 2]) -> Vec<MemoryRow> {
-    let row = |label, bytes: [u64; 2]| MemoryRow { label: t(label), bytes: bytes.map(Some) };
+    let row = |label, bytes: [u64; 2]| MemoryRow { label: t(label).to_owned(), bytes: bytes.map(Some) };
     let peaks = plans.map(|plan| &plan.peak);
     let requests = plans.map(|plan| &plan.request);
     let tensors = Category::ALL.into_iter().enumerate();
@@ -54,7 +54,8 @@ pub fn categories(plans: [&Plan; 2]) -> Vec<MemoryRow> {
 pub fn phases(plans: [&Plan; 2]) -> Vec<MemoryRow> {
     let of =
         |plan: &Plan, phase: Phase| plan.phases.iter().find(|peak| peak.phase == phase).map(|peak| peak.live_bytes);
-    let rows = Phase::ALL.map(|phase| MemoryRow { label: t(phase.text()), bytes: plans.map(|plan| of(plan, phase)) });
+    let rows = Phase::ALL
+        .map(|phase| MemoryRow { label: t(phase.text()).to_owned(), bytes: plans.map(|plan| of(plan, phase)) });
     rows.into_iter().filter(|row| row.bytes != [None; 2]).collect()
 }
 

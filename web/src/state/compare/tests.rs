@@ -1,6 +1,7 @@
 //! Differences add up, a preview changes neither run, and both runs survive in a link.
 
 use super::{
+    moment::ComparedMoment,
     view::{ComparedRun, ComparisonView},
     *,
 };
@@ -168,7 +169,60 @@ fn chart_aligns_the_phases_and_keeps_both_peaks() {
         assert_eq!(overlay.limits.iter().all(|limit| limit.y.is_some()), is_same_gpu);
     }
     let [run, _] = &pairs()[0];
+    assert!(compared(run, run).overlay.expect("two plans").absent.is_empty());
     let overlay = compared(run, run).overlay.expect("two plans");
     assert_eq!(overlay.reserved[0], overlay.reserved[1]);
     assert_eq!(overlay.pinned.matches('M').count(), 1, "no gaps");
+}
+
+/// A run that fails draws the last micro-step and the one that fails.
+#[test]
+fn a_run_fills_in_the_micro_steps_that_it_repeats() {
+    let gpu = "GPU with 5 GiB";
+    let session = |text: &str, vram: u64| {
+        let mut session = session(text, gpu);
+        session.options.gpu = String::new();
+        session.options.vram_bytes = Some(vram);
+        session
+    };
+    let spans = |session: &Session| PlannedSession::of(session).planned.expect("a plan").timeline.spans.len();
+    let fits = session("batch_size = 4\n", 24 << 30);
+    // The smallest memory with which the run fails in a repeated micro-step.
+    let fails =
+        (1..60).map(|n| session("batch_size = 4\n", (3 << 30) + (n << 25))).find(|run| spans(run) > spans(&fits));
+    let fails = fails.expect("a run that draws one micro-step more");
+    for [pinned, changed] in [[&fits, &fails], [&fails, &fits]] {
+        let overlay = compared(pinned, changed).overlay.expect("two plans");
+        assert!(overlay.absent.is_empty(), "{:?}", overlay.absent);
+        assert_eq!([&overlay.pinned, &overlay.changed].map(|path| path.matches('M').count()), [1, 1]);
+    }
+    // A run of one micro-step has none to repeat. Its area ends there, and the columns are marked.
+    let single = session("batch_size = 4\ngradient_accumulation_steps = 1\n", 24 << 30);
+    let overlay = compared(&fits, &single).overlay.expect("two plans");
+    assert!(!overlay.absent.is_empty());
+    assert!(overlay.changed.matches('M').count() > 1, "{}", overlay.changed);
+    let column = overlay.absent[0].start;
+    let (_, moments) = overlay.moment(column).expect("a moment");
+    assert!(moments[0].is_some() && moments[1].is_none(), "{moments:?}");
+}
+
+#[test]
+fn details_of_a_moment_add_up_and_hold_the_largest_tensors() {
+    for [pinned, changed] in pairs() {
+        let answers = [&pinned, &changed].map(PlannedSession::of);
+        let plans = answers.each_ref().map(|answer| answer.plan().expect("a plan"));
+        let overlay = compared(&pinned, &changed).overlay.expect("two plans");
+        for column in (0..overlay.n_columns).step_by(7) {
+            let (phase, moments) = overlay.moment(column).expect("a moment");
+            let moment = ComparedMoment::of(phase, plans, moments);
+            for run in [0, 1] {
+                let sum: u64 = moment.categories.iter().filter_map(|row| row.bytes[run]).sum();
+                assert_eq!(moment.total.bytes[run].is_some(), moments[run].is_some());
+                assert_eq!(moment.total.bytes[run].unwrap_or(0), sum, "{}, {column}", changed.text);
+            }
+            let sizes: Vec<_> = moment.tensors.iter().map(|row| row.bytes.into_iter().flatten().max()).collect();
+            assert!((1..=3).contains(&sizes.len()) && sizes.is_sorted_by(|one, next| one >= next), "{sizes:?}");
+        }
+        assert_eq!(overlay.moment(overlay.n_columns), None);
+    }
 }
