@@ -83,7 +83,10 @@ pub struct Attention {
 pub struct Engine {
     backend: Backend,
     block_size: usize,
+    /// The text; of a longer prompt, only the part within the context.
     text: Vec<u32>,
+    /// Index of the first token in the model's window.
+    start: usize,
     /// Number of tokens of `text` that the model has processed: all, or all but the last one chosen.
     n_run: usize,
     n_draws: u32,
@@ -94,7 +97,7 @@ impl Engine {
     /// Creates an engine for a model whose weights are loaded. `block_size` is the context length in tokens.
     pub fn new(backend: Backend, block_size: u64) -> Self {
         let block_size = usize::try_from(block_size).unwrap_or(usize::MAX);
-        Self { backend, block_size, text: Vec::new(), n_run: 0, n_draws: 0, scratch: Vec::new() }
+        Self { backend, block_size, text: Vec::new(), start: 0, n_run: 0, n_draws: 0, scratch: Vec::new() }
     }
 
     /// Returns the part of a text that fits into the context: its last `block_size` tokens.
@@ -104,26 +107,19 @@ impl Engine {
 
     /// Starts a new text from a prompt. Only the last `block_size` tokens of a longer prompt count, as in nanoGPT.
     pub fn begin(&mut self, prompt: &[u32]) -> Result<(), EngineError> {
-        self.text.clear();
-        self.text.extend_from_slice(prompt);
+        self.text = self.seen(prompt).to_vec();
         self.n_draws = 0;
-        let seen = self.seen(prompt);
-        match &mut self.backend {
-            Backend::Cpu(decoder) => {
-                decoder.reset();
-                decoder.prefill(seen)?;
-            }
-            Backend::Gpu(generator) => {
-                generator.reset();
-                generator.prefill(seen)?;
-            }
+        if let Backend::Gpu(generator) = &mut self.backend {
+            generator.reset();
         }
-        self.n_run = self.text.len();
-        Ok(())
+        self.run(self.text.len())
     }
 
     /// Samples the next token and returns it with up to `n_candidates` candidates.
     pub async fn next(&mut self, sampling: &Sampling, n_candidates: u32) -> Result<SampledToken, EngineError> {
+        if self.window_start(self.text.len()) != self.start {
+            self.run(self.text.len())?;
+        }
         let chosen = match &mut self.backend {
             Backend::Cpu(decoder) => {
                 decoder.prefill(&self.text[self.n_run..])?;
@@ -132,12 +128,6 @@ impl Engine {
                 SampledToken { token: decoder.choose(sampling, self.n_draws)?, candidates }
             }
             Backend::Gpu(generator) => {
-                if generator.n_tokens() > self.block_size as u64 {
-                    // With absolute positions, exceeding the context requires shifting all other tokens by one, as
-                    // nanoGPT does.
-                    generator.forget_tokens();
-                    generator.prefill(tail(&self.text, self.block_size))?;
-                }
                 let step = generator.step(sampling, n_candidates).await?;
                 SampledToken { token: step.token, candidates: step.candidates }
             }
@@ -148,9 +138,36 @@ impl Engine {
         Ok(chosen)
     }
 
+    /// Returns the start of the window of a text with `n_tokens` tokens.
+    ///
+    /// A window that is full moves on by half of its length. The tokens that remain are processed again, because their
+    /// absolute positions change. Moving by one token, as nanoGPT does, would process all of them for every token.
+    const fn window_start(&self, n_tokens: usize) -> usize {
+        let step = self.block_size / 2 + 1;
+        n_tokens.saturating_sub(self.block_size).div_ceil(step) * step
+    }
+
+    /// Processes the window that ends after `n_tokens` tokens.
+    fn run(&mut self, n_tokens: usize) -> Result<(), EngineError> {
+        self.start = self.window_start(n_tokens);
+        let window = &self.text[self.start..n_tokens];
+        match &mut self.backend {
+            Backend::Cpu(decoder) => {
+                decoder.reset();
+                decoder.prefill(window)?;
+            }
+            Backend::Gpu(generator) => {
+                generator.forget_tokens();
+                generator.prefill(window)?;
+            }
+        }
+        self.n_run = n_tokens;
+        Ok(())
+    }
+
     /// Returns the attention weights among the last processed tokens, at most `n_max` of them.
     pub async fn attention(&mut self, layer: u64, head: u64, n_max: usize) -> Result<Attention, EngineError> {
-        let seen = self.seen(&self.text[..self.n_run]);
+        let seen = &self.text[self.start..self.n_run];
         let first = seen.len().saturating_sub(n_max);
         let tokens = seen[first..].to_vec();
         let mut rows = Vec::new();
@@ -276,16 +293,32 @@ mod tests {
     }
 
     #[test]
-    fn a_text_is_the_decoders_also_past_the_context() {
+    fn within_the_context_a_text_is_the_decoders() {
         let (config, weights) = model();
         let mut decoder = Decoder::new(&config, &weights, Storage::F32).expect("it fits");
-        for prompt in [&[1, 2, 3][..], &[7; 30]] {
-            let mut engine = on_cpu();
-            engine.begin(prompt).expect("a prompt");
+        let mut engine = on_cpu();
+        engine.begin(&[1, 2, 3]).expect("a prompt");
+        decoder.prefill(&[1, 2, 3]).expect("a prompt");
+        let expected: Vec<u32> = (0..9).map(|draw| decoder.next(&SAMPLING, draw).expect("a token")).collect();
+        assert_eq!(written(&mut engine)[..9], expected);
+    }
+
+    /// Past the context each token continues the window that the engine documents, without any state of earlier ones.
+    #[test]
+    fn past_the_context_a_window_moves_by_half_of_its_length() {
+        let (config, weights) = model();
+        let mut decoder = Decoder::new(&config, &weights, Storage::F32).expect("it fits");
+        let mut engine = on_cpu();
+        let prompt: Vec<u32> = (0..10).collect();
+        engine.begin(&prompt).expect("a prompt");
+        let text = [&prompt[..], &written(&mut engine)].concat();
+        let starts = [(12, 0), (13, 7), (19, 7), (20, 14), (26, 14), (27, 21), (33, 21)];
+        for (n_tokens, start) in starts {
+            assert_eq!(engine.window_start(n_tokens), start, "{n_tokens} tokens");
             decoder.reset();
-            decoder.prefill(prompt).expect("a prompt");
-            let expected: Vec<u32> = (0..24).map(|draw| decoder.next(&SAMPLING, draw).expect("a token")).collect();
-            assert_eq!(written(&mut engine), expected);
+            decoder.prefill(&text[start..n_tokens]).expect("a window");
+            let draw = u32::try_from(n_tokens - prompt.len()).expect("small");
+            assert_eq!(decoder.choose(&SAMPLING, draw), Ok(text[n_tokens]), "after {n_tokens} tokens");
         }
     }
 
@@ -316,15 +349,16 @@ mod tests {
             let disturbed: Vec<u32> = (0..24)
                 .map(|n| {
                     let attention = block_on(engine.attention(1, 0, 5)).expect("a map");
-                    let seen = (3 + n - usize::from(n > 0)).min(12);
-                    assert_eq!(attention.tokens.len(), seen.min(5), "after {n}");
+                    let n_run = 3 + n - usize::from(n > 0);
+                    let n_seen = n_run - engine.window_start(n_run);
+                    assert_eq!(attention.tokens.len(), n_seen.min(5), "after {n}");
                     for (row, earlier) in attention.weights.chunks_exact(attention.tokens.len()).zip(&attention.earlier)
                     {
                         let sum = row.iter().sum::<f32>() + earlier;
                         assert!((sum - 1.0).abs() < 1e-5, "after {n}: a row gives {sum}");
                     }
-                    let above = attention.weights[1];
-                    assert!(above.to_bits() == 0, "the first token looks ahead: {above}");
+                    let above = attention.weights.get(1).filter(|_| attention.tokens.len() > 1);
+                    assert!(above.is_none_or(|above| above.to_bits() == 0), "the first token looks ahead: {above:?}");
                     block_on(engine.next(&SAMPLING, 3)).expect("a token").token
                 })
                 .collect();
