@@ -330,6 +330,25 @@ impl Decoder {
         row.get(..self.n_tokens)
     }
 
+    /// The attention weights of a token of the cached text in all layers and heads, (L, NH, `position` + 1); `None` for a
+    /// position that does not exist.
+    ///
+    /// The token runs again over the cache, which is bit-identical afterwards. So this takes two steps at most.
+    #[must_use]
+    pub fn attention_of(&mut self, position: usize) -> Option<Vec<f32>> {
+        let last = self.n_tokens.checked_sub(1).filter(|&last| position <= last)?;
+        if position != last {
+            self.piece(position, position + 1);
+        }
+        let rows = self.caches.iter().flat_map(|cache| cache.att.chunks_exact(self.sizes.t));
+        let weights = rows.flat_map(|row| &row[..=position]).copied().collect();
+        if position != last {
+            // The caches have the weights of the last token again.
+            self.piece(last, last + 1);
+        }
+        Some(weights)
+    }
+
     /// Writes the most likely next tokens and their probabilities to `out`, in descending order. Ties go to the smaller
     /// token id.
     pub fn likeliest(&mut self, n: usize, out: &mut Vec<(u32, f32)>) {

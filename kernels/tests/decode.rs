@@ -179,6 +179,20 @@ fn attention_is_a_softmax_over_the_positions_so_far() {
     }
     assert!(decoder.attention(2, 0).is_none() && decoder.attention(0, 4).is_none());
 
+    // Looking back at a token changes neither the cache nor the logits.
+    let (logits, last) = (decoder.logits().to_vec(), decoder.attention(1, 2).map(<[f32]>::to_vec));
+    let mut other = Decoder::new(&config, &weights, Storage::F32).expect("small");
+    for (i, &token) in text.iter().enumerate() {
+        other.step(token).expect("of the vocabulary");
+        let rows = (0..2).flat_map(|layer| (0..4).map(move |head| (layer, head)));
+        let want: Vec<f32> =
+            rows.flat_map(|(layer, head)| other.attention(layer, head).expect("there").to_vec()).collect();
+        assert_eq!(decoder.attention_of(i), Some(want), "token {i}");
+        assert_eq!(decoder.attention(1, 2).map(<[f32]>::to_vec), last);
+        assert_eq!(decoder.logits(), logits);
+    }
+    assert_eq!(decoder.attention_of(16), None);
+
     // The first layer's attention, computed from the definition.
     let layout = Layout::new(&config).expect("small");
     let part = |tensor, layer| &weights[layout.range(tensor, layer).expect("there")];

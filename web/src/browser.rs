@@ -8,6 +8,7 @@ pub mod dropped;
 pub mod frame;
 pub mod pinned;
 pub mod rig;
+pub mod tokens;
 pub mod worker;
 
 use headroom_text::LANGUAGES;
@@ -15,7 +16,7 @@ use js_sys::Array;
 use leptos::prelude::{document, request_animation_frame, window};
 use wasm_bindgen::{JsCast, JsValue, closure::Closure, prelude::wasm_bindgen};
 use wasm_bindgen_futures::JsFuture;
-use web_sys::{CustomEvent, DragEvent, Element, EventTarget, HtmlDocument, HtmlElement, HtmlTextAreaElement, Storage};
+use web_sys::{CustomEvent, DragEvent, Element, HtmlDocument, HtmlElement, HtmlTextAreaElement, Storage};
 
 /// Returns the fragment of the address, with its `#`.
 pub fn fragment() -> String {
@@ -441,15 +442,6 @@ pub fn remove_loading_screen() {
     }
 }
 
-/// Appends a span with a text and an index.
-pub fn append_span(into: &Element, words: &str, class: &str, index: usize) {
-    let Ok(span) = document().create_element("span") else { return };
-    span.set_text_content(Some(words));
-    span.set_class_name(class);
-    drop(span.set_attribute(INDEX, &index.to_string()));
-    drop(into.append_child(&span));
-}
-
 /// Scrolls to an element in the next frame if its top is above the visible area.
 pub fn bring_in_sight(id: &str) {
     let Some(element) = document().get_element_by_id(id) else { return };
@@ -459,35 +451,6 @@ pub fn bring_in_sight(id: &str) {
             element.scroll_into_view();
         }
     });
-}
-
-/// Reports whether a scrolling element is at its end, within 40 pixels.
-pub fn is_at_end(element: &Element) -> bool {
-    element.scroll_top() + element.client_height() + 40 >= element.scroll_height()
-}
-
-/// Marks one child as current, and no other.
-pub fn mark_child(of: &Element, index: Option<usize>) {
-    if let Ok(Some(marked)) = of.query_selector("[aria-current]") {
-        drop(marked.remove_attribute("aria-current"));
-    }
-    let child = index.and_then(|index| of.children().item(u32::try_from(index).ok()?));
-    let Some(child) = child else { return };
-    drop(child.set_attribute("aria-current", "true"));
-    // Scrolls only while the list has the focus, that is, for keyboard users.
-    if has_focus(of) {
-        let (around, at) = (of.get_bounding_client_rect(), child.get_bounding_client_rect());
-        let beyond = (at.bottom() - around.bottom()).max(0.0) + (at.top() - around.top()).min(0.0);
-        #[expect(clippy::cast_possible_truncation, reason = "a scroll position in pixels")]
-        of.set_scroll_top(of.scroll_top() + beyond as i32);
-    }
-}
-
-const INDEX: &str = "data-index";
-
-/// Returns the index of the span that an event refers to.
-pub fn index_at(target: Option<EventTarget>) -> Option<usize> {
-    target?.dyn_into::<Element>().ok()?.get_attribute(INDEX)?.parse().ok()
 }
 
 /// Returns the position of a pointer event in its element, as fractions of the width and height.

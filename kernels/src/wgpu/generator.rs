@@ -41,6 +41,18 @@ pub struct Step {
     pub candidates: Vec<Candidate>,
 }
 
+/// A copy of bytes between two buffers.
+#[derive(Clone, Copy, Debug)]
+struct BufferCopy<'a> {
+    from: &'a wgpu::Buffer,
+    /// Position of the first byte in `from`.
+    first: u64,
+    to: &'a wgpu::Buffer,
+    /// Position of the first byte in `to`.
+    at: u64,
+    bytes: u64,
+}
+
 /// A model on a GPU that generates text.
 #[derive(Debug)]
 pub struct Generator {
@@ -193,7 +205,7 @@ impl Generator {
             let pass = Pass { first: narrow(self.n_cached), n: narrow(n), ..Pass::default() };
             let is_last = self.n_cached + n == n_tokens;
             let logits = if is_last { &self.forward.prompt_logits[..] } else { &[] };
-            self.submit(pass, self.forward.prefill.iter().chain(logits), None)?;
+            self.submit(pass, self.forward.prefill.iter().chain(logits), &[])?;
             self.n_cached += n;
         }
         Ok(())
@@ -217,7 +229,11 @@ impl Generator {
         let forward = if pending == 0 { &[] } else { &self.forward.decode[..] };
         let bytes = output_bytes(n_candidates);
         let [from, to] = [1, 2].map(|place| self.memory.whole(Tensor::Exchange, None, place));
-        self.submit(pass, forward.iter().chain([&self.forward.sample]), Some((from, 0, to, bytes)))?;
+        self.submit(
+            pass,
+            forward.iter().chain([&self.forward.sample]),
+            &[BufferCopy { from, first: 0, to, at: 0, bytes }],
+        )?;
         let (token, candidates) = decode_output(&read(&self.gpu, to, bytes).await?);
         self.n_cached = self.n_tokens;
         self.n_tokens += 1;
@@ -241,42 +257,58 @@ impl Generator {
         }
         let bytes = 4 * self.config.vocab_size();
         let [from, to] = [0, 1].map(|place| self.memory.whole(Tensor::Logits, None, place));
-        self.submit(Pass::default(), [], Some((from, 0, to, bytes)))?;
+        self.submit(Pass::default(), [], &[BufferCopy { from, first: 0, to, at: 0, bytes }])?;
         Ok(floats(&read(&self.gpu, to, bytes).await?))
     }
 
-    /// Computes a head's attention weights for some processed tokens: one row of `block_size` keys per token.
+    /// Computes the attention weights of some processed tokens in all layers and heads, for some keys: (L, NH, queries,
+    /// keys).
     ///
     /// # Errors
     /// [`GpuError::NoAttention`], [`GpuError::DeviceLost`].
-    pub async fn attention(&self, layer: u64, head: u64, queries: Range<u64>) -> Result<Vec<f32>, GpuError> {
+    pub async fn attention(&self, queries: Range<u64>, keys: Range<u64>) -> Result<Vec<f32>, GpuError> {
         let missing = |reason| Err(GpuError::NoAttention { reason });
         if !self.options.inference.attention {
             return missing(text::GPU_KEEPS_NO_QUERIES);
         }
-        if layer >= self.config.n_layer() || head >= self.config.n_head() {
-            return missing(text::GPU_NO_SUCH_HEAD);
-        }
-        if queries.is_empty() || queries.end > self.n_cached {
+        if queries.is_empty() || keys.is_empty() || queries.end.max(keys.end) > self.n_cached {
             return missing(text::GPU_NOT_RUN_YET);
         }
-        let (first, n) = (narrow(queries.start), narrow(queries.end - queries.start));
-        let pass = Pass { first, n, head: narrow(head), ..Pass::default() };
-        let row_bytes = 4 * self.config.block_size();
         let [from, to] = [0, 1].map(|place| self.memory.whole(Tensor::Att, None, place));
-        let bytes = u64::from(n) * row_bytes;
-        let index = usize::try_from(layer).unwrap_or(usize::MAX);
-        let copy = Some((from, queries.start * row_bytes, to, bytes));
-        self.submit(pass, [&self.forward.attention_weights[index]], copy)?;
-        Ok(floats(&read(&self.gpu, to, bytes).await?))
+        let (row_bytes, part_bytes) = (4 * self.config.block_size(), 4 * (keys.end - keys.start));
+        let head_bytes = part_bytes * (queries.end - queries.start);
+        let n_heads = u64::try_from(self.forward.attention_weights.len()).unwrap_or(u64::MAX) * self.config.n_head();
+        let heads: Vec<u64> = (0..n_heads).collect();
+        let mut weights = Vec::new();
+        // The buffer to read has room for at least one head.
+        for heads in heads.chunks(usize::try_from(to.size() / head_bytes).unwrap_or(usize::MAX)) {
+            let mut end = 0;
+            for head in heads {
+                let layer = usize::try_from(head / self.config.n_head()).unwrap_or(usize::MAX);
+                let pass = Pass {
+                    first: narrow(queries.start),
+                    n: narrow(queries.end - queries.start),
+                    head: narrow(head % self.config.n_head()),
+                    ..Pass::default()
+                };
+                let copies = queries.clone().zip((end..).step_by(usize::try_from(part_bytes).unwrap_or(usize::MAX)));
+                let copies = copies.map(|(query, at)| (query * row_bytes + 4 * keys.start, at));
+                let copies: Vec<_> =
+                    copies.map(|(first, at)| BufferCopy { from, first, to, at, bytes: part_bytes }).collect();
+                self.submit(pass, [&self.forward.attention_weights[layer]], &copies)?;
+                end += head_bytes;
+            }
+            weights.extend(floats(&read(&self.gpu, to, end).await?));
+        }
+        Ok(weights)
     }
 
-    /// Submits a pass to the device: its settings, its dispatches, and a copy of the results to read.
+    /// Submits a pass to the device: its settings, its dispatches, and copies of the results to read.
     fn submit<'a>(
         &self,
         pass: Pass,
         dispatches: impl IntoIterator<Item = &'a Dispatch>,
-        copy: Option<(&wgpu::Buffer, u64, &wgpu::Buffer, u64)>,
+        copies: &[BufferCopy<'_>],
     ) -> Result<(), GpuError> {
         self.gpu.check()?;
         self.gpu.queue.write_buffer(self.memory.whole(Tensor::Exchange, None, 0), 0, &pass.bytes());
@@ -286,8 +318,8 @@ impl Generator {
             dispatch.encode(&mut compute, pass.n);
         }
         drop(compute);
-        if let Some((from, at, to, bytes)) = copy {
-            encoder.copy_buffer_to_buffer(from, at, to, 0, bytes);
+        for BufferCopy { from, first, to, at, bytes } in copies {
+            encoder.copy_buffer_to_buffer(from, *first, to, *at, *bytes);
         }
         self.gpu.queue.submit([encoder.finish()]);
         self.gpu.check()

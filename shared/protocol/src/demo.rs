@@ -78,8 +78,8 @@ pub enum WorkerRequest {
     Stop,
     /// Sets the delay between tokens of the current text, in milliseconds.
     Pace(u32),
-    /// Selects the head whose attention map is shown.
-    Attention(Head),
+    /// Requests the attention weights of a token of the text, by its index. A text in progress continues.
+    Attention(u64),
 }
 
 /// Parameters of a text to generate.
@@ -97,17 +97,8 @@ pub struct GenerationRequest {
     pub n_tokens: u32,
     /// Delay between tokens in milliseconds.
     pub pause_millis: u32,
-    /// Head whose attention map is sent at the end.
-    pub head: Head,
-}
-
-/// An attention head of a layer; both indices start at 0.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Head {
-    /// Index of the layer.
-    pub layer: u64,
-    /// Index of the head in the layer.
-    pub head: u64,
+    /// Whether attention maps are sent.
+    pub maps: bool,
 }
 
 /// A message from the worker.
@@ -130,8 +121,10 @@ pub enum WorkerResponse {
     Wrote(TokenReport),
     /// The text ended.
     Ended(End),
-    /// The requested attention map.
-    Attention(Map),
+    /// The attention among the last tokens of the text. It is sent several times per second, and at the end.
+    Maps(Maps),
+    /// The requested attention of a token.
+    Attention(TokenAttention),
     /// An error.
     Failed(Failure),
 }
@@ -244,17 +237,24 @@ pub enum End {
     Stopped,
 }
 
-/// An attention map: the weights with which tokens attend to earlier ones.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Map {
-    /// The head.
-    pub head: Head,
-    /// Texts of the last tokens, which are the rows and columns.
+/// Attention maps: the weights with which the last tokens of the text attend to themselves and to those before them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Maps {
+    /// Texts of the tokens, which are the rows and columns of each map.
     pub tokens: Vec<String>,
-    /// Weights in thousandths, row by row; each row has one weight per token.
+    /// Weights in thousandths: by layer, head, row and column. The rest of a row is the weight on tokens before these.
     pub weights: Vec<u16>,
-    /// Total weight of each row on tokens before the map, in thousandths.
-    pub earlier: Vec<u16>,
+}
+
+/// The attention of a token: the weights with which it attends to itself and to tokens before it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TokenAttention {
+    /// Index of the token in the text.
+    pub token: u64,
+    /// Index of the first token that it attends to.
+    pub first: u64,
+    /// Weights in thousandths: by layer, head and attended token.
+    pub weights: Vec<u16>,
 }
 
 /// An error.

@@ -1,5 +1,6 @@
 //! The demo page on both backends: WebGPU on Chromium's software adapter, and WebAssembly.
 
+mod attention;
 mod files;
 mod progress;
 
@@ -118,6 +119,10 @@ fn a_token_shows_what_could_have_stood_there() {
         assert!(!last.is_empty() && last.is_sorted_by(|a, b| a >= b), "{last:?}");
         page.script("document.querySelector('#tokens').focus()").await;
         page.press(&fantoccini::key::Key::Home).await;
+        // The prompt has 16 tokens.
+        for _ in 0..16 {
+            page.press(&fantoccini::key::Key::Right).await;
+        }
         page.until("the first is marked", "document.querySelector('#tokens').children[16].ariaCurrent === 'true'")
             .await;
         let chosen = page.text(".candidate--chosen .candidate__name").await;

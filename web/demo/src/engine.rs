@@ -1,5 +1,7 @@
 //! Text generation on any backend. The same seed gives the same text on each of them.
 
+use std::collections::VecDeque;
+
 use headroom_kernels::{
     decode::{DecodeError, Decoder},
     sampling::{Candidate, Sampling, candidates},
@@ -67,15 +69,44 @@ pub struct SampledToken {
     pub candidates: Vec<Candidate>,
 }
 
-/// Attention weights of one head for the last tokens of the text.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Attention {
-    /// The tokens of the rows and columns: the last ones of the text, in order.
-    pub tokens: Vec<u32>,
-    /// The weights, row by row, with one column per token in `tokens`.
-    pub weights: Vec<f32>,
-    /// For each row, the sum of its weights on tokens before `tokens`.
-    pub earlier: Vec<f32>,
+/// The attention weights of the text's last tokens. The CPU's cache has those of the last one only.
+#[derive(Debug, Default)]
+struct RecentAttention {
+    /// Maximum number of tokens.
+    n_max: usize,
+    /// Number of tokens of the text up to the last one here.
+    n_seen: usize,
+    /// Number of heads in all layers.
+    n_heads: usize,
+    /// For each token: by head, the weights of the last keys, up to the token itself.
+    tokens: VecDeque<Vec<f32>>,
+}
+
+impl RecentAttention {
+    /// Adds the weights (heads, `n_keys`) of the next token.
+    fn add(&mut self, weights: &[f32], n_keys: usize) {
+        self.n_seen += 1;
+        self.n_heads = weights.len() / n_keys;
+        self.tokens.push_back(weights.chunks_exact(n_keys).flat_map(|row| tail(row, self.n_max)).copied().collect());
+        if self.tokens.len() > self.n_max {
+            self.tokens.pop_front();
+        }
+    }
+
+    /// Returns the maps among these tokens, (heads, tokens, tokens).
+    fn maps(&self) -> Vec<f32> {
+        let n = self.tokens.len();
+        let mut maps = vec![0.0; self.n_heads * n * n];
+        for (row, weights) in self.tokens.iter().enumerate() {
+            for (head, keys) in weights.chunks_exact(weights.len() / self.n_heads).enumerate() {
+                // A window that has moved on may begin after the first column.
+                let keys = tail(keys, row + 1);
+                let end = (head * n + row) * n + row + 1;
+                maps[end - keys.len()..end].copy_from_slice(keys);
+            }
+        }
+        maps
+    }
 }
 
 /// A model on a backend, with the text it generates.
@@ -90,6 +121,7 @@ pub struct Engine {
     /// Number of tokens of `text` that the model has processed: all, or all but the last one chosen.
     n_run: usize,
     n_draws: u32,
+    recent: RecentAttention,
     scratch: Vec<f32>,
 }
 
@@ -97,7 +129,16 @@ impl Engine {
     /// Creates an engine for a model whose weights are loaded. `block_size` is the context length in tokens.
     pub fn new(backend: Backend, block_size: u64) -> Self {
         let block_size = usize::try_from(block_size).unwrap_or(usize::MAX);
-        Self { backend, block_size, text: Vec::new(), start: 0, n_run: 0, n_draws: 0, scratch: Vec::new() }
+        Self {
+            backend,
+            block_size,
+            text: Vec::new(),
+            start: 0,
+            n_run: 0,
+            n_draws: 0,
+            recent: RecentAttention::default(),
+            scratch: Vec::new(),
+        }
     }
 
     /// Returns the part of a text that fits into the context: its last `block_size` tokens.
@@ -106,13 +147,29 @@ impl Engine {
     }
 
     /// Starts a new text from a prompt. Only the last `block_size` tokens of a longer prompt count, as in nanoGPT.
-    pub fn begin(&mut self, prompt: &[u32]) -> Result<(), EngineError> {
+    ///
+    /// [`Self::maps`] returns up to `n_map_tokens` tokens.
+    pub fn begin(&mut self, prompt: &[u32], n_map_tokens: usize) -> Result<(), EngineError> {
         self.text = self.seen(prompt).to_vec();
-        self.n_draws = 0;
-        if let Backend::Gpu(generator) = &mut self.backend {
-            generator.reset();
+        (self.start, self.n_draws) = (0, 0);
+        // Tokens without a map run together, which is faster.
+        let n_together = self.text.len().saturating_sub(n_map_tokens);
+        self.recent = RecentAttention { n_max: n_map_tokens, n_seen: n_together, ..RecentAttention::default() };
+        match &mut self.backend {
+            Backend::Cpu(decoder) => {
+                decoder.reset();
+                if n_together > 0 {
+                    decoder.prefill(&self.text[..n_together])?;
+                }
+                self.n_run = n_together;
+            }
+            Backend::Gpu(generator) => {
+                generator.reset();
+                generator.prefill(&self.text)?;
+                self.n_run = self.text.len();
+            }
         }
-        self.run(self.text.len())
+        self.catch_up()
     }
 
     /// Samples the next token and returns it with up to `n_candidates` candidates.
@@ -120,9 +177,9 @@ impl Engine {
         if self.window_start(self.text.len()) != self.start {
             self.run(self.text.len())?;
         }
+        self.catch_up()?;
         let chosen = match &mut self.backend {
             Backend::Cpu(decoder) => {
-                decoder.prefill(&self.text[self.n_run..])?;
                 let n = usize::try_from(n_candidates).unwrap_or(usize::MAX);
                 let candidates = candidates(decoder.logits(), sampling, n, &mut self.scratch);
                 SampledToken { token: decoder.choose(sampling, self.n_draws)?, candidates }
@@ -162,44 +219,70 @@ impl Engine {
             }
         }
         self.n_run = n_tokens;
+        self.keep_attention();
         Ok(())
     }
 
-    /// Returns the attention weights among the last processed tokens, at most `n_max` of them.
-    pub async fn attention(&mut self, layer: u64, head: u64, n_max: usize) -> Result<Attention, EngineError> {
-        let seen = &self.text[self.start..self.n_run];
-        let first = seen.len().saturating_sub(n_max);
-        let tokens = seen[first..].to_vec();
-        let mut rows = Vec::new();
-        let mut stride = seen.len();
-        match &mut self.backend {
-            Backend::Cpu(decoder) => {
-                // Attention of the prompt is not kept. The last tokens are run again, which gives the same logits.
-                let narrow = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
-                decoder.reset();
-                if first > 0 {
-                    decoder.prefill(&seen[..first])?;
-                }
-                for &token in &tokens {
-                    decoder.step(token)?;
-                    let row = decoder.attention(narrow(layer), narrow(head)).unwrap_or_default();
-                    rows.extend_from_slice(row);
-                    rows.resize(rows.len() + seen.len() - row.len(), 0.0);
-                }
+    /// Processes the tokens that the CPU has not processed yet. The GPU does this with its next step.
+    fn catch_up(&mut self) -> Result<(), EngineError> {
+        while let (Backend::Cpu(decoder), Some(&token)) = (&mut self.backend, self.text.get(self.n_run)) {
+            decoder.step(token)?;
+            self.n_run += 1;
+            self.keep_attention();
+        }
+        Ok(())
+    }
+
+    /// Keeps the attention of the token that the CPU has processed last, unless it was processed again.
+    fn keep_attention(&mut self) {
+        let Backend::Cpu(decoder) = &mut self.backend else { return };
+        let n_keys = decoder.n_tokens();
+        if self.recent.n_max > 0 && self.n_run > self.recent.n_seen {
+            self.recent.add(&decoder.attention_of(n_keys - 1).unwrap_or_default(), n_keys);
+        }
+    }
+
+    /// Returns the last processed tokens and the attention among them in all layers and heads, (L, NH, tokens, tokens).
+    pub async fn maps(&self) -> Result<(Vec<u32>, Vec<f32>), EngineError> {
+        match &self.backend {
+            Backend::Cpu(_) => {
+                let tokens = tail(&self.text[..self.recent.n_seen], self.recent.tokens.len());
+                Ok((tokens.to_vec(), self.recent.maps()))
             }
             Backend::Gpu(generator) => {
-                if !tokens.is_empty() {
-                    rows = generator.attention(layer, head, first as u64..seen.len() as u64).await?;
-                    stride = self.block_size;
-                }
+                let tokens = tail(&self.text[self.start..self.n_run], self.recent.n_max);
+                let end = generator.n_cached();
+                let last = end - tokens.len() as u64..end;
+                Ok((tokens.to_vec(), generator.attention(last.clone(), last).await?))
             }
         }
-        let mut attention = Attention { tokens, weights: Vec::new(), earlier: Vec::new() };
-        for row in rows.chunks_exact(stride.max(1)) {
-            attention.earlier.push(row[..first].iter().sum());
-            attention.weights.extend_from_slice(&row[first..seen.len()]);
+    }
+
+    /// Returns the attention of a token in all layers and heads, (L, NH, keys), and the index of its first key. `None`
+    /// if the text has no such token.
+    ///
+    /// The weights are those of the window in which the token was processed first.
+    pub async fn attention_of(&mut self, token: usize) -> Result<Option<(usize, Vec<f32>)>, EngineError> {
+        if token >= self.text.len() {
+            return Ok(None);
         }
-        Ok(attention)
+        let first = self.window_start(token + 1);
+        if token >= self.n_run || first != self.start {
+            self.run(token + 1)?;
+        }
+        let position = token - first;
+        let weights = match &mut self.backend {
+            Backend::Cpu(decoder) => decoder.attention_of(position).unwrap_or_default(),
+            Backend::Gpu(generator) => {
+                let position = position as u64;
+                generator.attention(position..position + 1, 0..position + 1).await?
+            }
+        };
+        // The next token continues the whole text.
+        if self.n_run + 1 < self.text.len() {
+            self.run(self.text.len())?;
+        }
+        Ok(Some((first, weights)))
     }
 
     /// Returns the engine's tensors, each summed over the blocks, largest first.
@@ -224,8 +307,9 @@ impl Engine {
     }
 }
 
-fn tail(tokens: &[u32], n: usize) -> &[u32] {
-    &tokens[tokens.len().saturating_sub(n)..]
+/// Returns the last `n` items, or all if there are fewer.
+fn tail<T>(items: &[T], n: usize) -> &[T] {
+    &items[items.len().saturating_sub(n)..]
 }
 
 fn summed(buffers: &[(Buffer, u64)]) -> Vec<TensorSummary> {
@@ -297,7 +381,7 @@ mod tests {
         let (config, weights) = model();
         let mut decoder = Decoder::new(&config, &weights, Storage::F32).expect("it fits");
         let mut engine = on_cpu();
-        engine.begin(&[1, 2, 3]).expect("a prompt");
+        engine.begin(&[1, 2, 3], 5).expect("a prompt");
         decoder.prefill(&[1, 2, 3]).expect("a prompt");
         let expected: Vec<u32> = (0..9).map(|draw| decoder.next(&SAMPLING, draw).expect("a token")).collect();
         assert_eq!(written(&mut engine)[..9], expected);
@@ -310,7 +394,7 @@ mod tests {
         let mut decoder = Decoder::new(&config, &weights, Storage::F32).expect("it fits");
         let mut engine = on_cpu();
         let prompt: Vec<u32> = (0..10).collect();
-        engine.begin(&prompt).expect("a prompt");
+        engine.begin(&prompt, 5).expect("a prompt");
         let text = [&prompt[..], &written(&mut engine)].concat();
         let starts = [(12, 0), (13, 7), (19, 7), (20, 14), (26, 14), (27, 21), (33, 21)];
         for (n_tokens, start) in starts {
@@ -334,35 +418,73 @@ mod tests {
     fn gpu_generates_the_same_tokens_as_cpu_after_restart() {
         let (mut cpu, mut gpu) = (on_cpu(), on_gpu());
         for prompt in [&[1, 2, 3][..], &[7; 30], &[1, 2, 3]] {
-            cpu.begin(prompt).expect("a prompt");
-            gpu.begin(prompt).expect("a prompt");
+            cpu.begin(prompt, 5).expect("a prompt");
+            gpu.begin(prompt, 5).expect("a prompt");
             assert_eq!(written(&mut cpu), written(&mut gpu));
         }
     }
 
+    /// The weights of a token from a decoder that has processed its window and nothing else, (L, NH, keys).
+    fn attention_in(window: &[u32]) -> Vec<f32> {
+        let (config, weights) = model();
+        let mut decoder = Decoder::new(&config, &weights, Storage::F32).expect("it fits");
+        decoder.prefill(window).expect("a window");
+        let heads = [(0, 0), (0, 1), (1, 0), (1, 1)];
+        heads.iter().flat_map(|&(layer, head)| decoder.attention(layer, head).expect("there").to_vec()).collect()
+    }
+
+    fn assert_near(found: &[f32], expected: &[f32], what: &str) {
+        assert_eq!(found.len(), expected.len(), "{what}");
+        let is_near = found.iter().zip(expected).all(|(found, expected)| (found - expected).abs() < 1e-4);
+        assert!(is_near, "{what}: {found:?} instead of {expected:?}");
+    }
+
+    /// After every token, each token of the text is looked at, and the last ones together. The text stays the same.
     #[test]
     fn a_look_at_attention_changes_nothing() {
         for mut engine in [on_cpu(), on_gpu()] {
-            engine.begin(&[1, 2, 3]).expect("a prompt");
+            engine.begin(&[1, 2, 3], 5).expect("a prompt");
             let undisturbed = written(&mut engine);
-            engine.begin(&[1, 2, 3]).expect("a prompt");
-            let disturbed: Vec<u32> = (0..24)
-                .map(|n| {
-                    let attention = block_on(engine.attention(1, 0, 5)).expect("a map");
-                    let n_run = 3 + n - usize::from(n > 0);
-                    let n_seen = n_run - engine.window_start(n_run);
-                    assert_eq!(attention.tokens.len(), n_seen.min(5), "after {n}");
-                    for (row, earlier) in attention.weights.chunks_exact(attention.tokens.len()).zip(&attention.earlier)
-                    {
-                        let sum = row.iter().sum::<f32>() + earlier;
-                        assert!((sum - 1.0).abs() < 1e-5, "after {n}: a row gives {sum}");
-                    }
-                    let above = attention.weights.get(1).filter(|_| attention.tokens.len() > 1);
-                    assert!(above.is_none_or(|above| above.to_bits() == 0), "the first token looks ahead: {above:?}");
-                    block_on(engine.next(&SAMPLING, 3)).expect("a token").token
-                })
-                .collect();
+            engine.begin(&[1, 2, 3], 5).expect("a prompt");
+            let mut disturbed = Vec::new();
+            for n in 0..24 {
+                let text = engine.text.clone();
+                for token in 0..text.len() {
+                    let (first, weights) = block_on(engine.attention_of(token)).expect("it runs").expect("a token");
+                    assert_eq!(first, engine.window_start(token + 1));
+                    assert_near(&weights, &attention_in(&text[first..=token]), &format!("token {token} of {n}"));
+                }
+                assert_eq!(block_on(engine.attention_of(text.len())), Ok(None));
+                disturbed.push(block_on(engine.next(&SAMPLING, 3)).expect("a token").token);
+            }
             assert_eq!(disturbed, undisturbed);
+        }
+    }
+
+    #[test]
+    fn maps_are_the_attention_of_the_last_tokens() {
+        for mut engine in [on_cpu(), on_gpu()] {
+            engine.begin(&[1, 2, 3], 5).expect("a prompt");
+            for n in 0..24 {
+                let (tokens, maps) = block_on(engine.maps()).expect("maps");
+                let (text, end) = (engine.text.clone(), engine.n_run);
+                assert_eq!(tokens, tail(&text[engine.start..end], 5), "after {n}");
+                let side = tokens.len();
+                let first_token = end - side;
+                for (row, token) in (first_token..end).enumerate() {
+                    let first = engine.window_start(token + 1);
+                    // The GPU computes maps from its cache, which begins with the current window.
+                    let first = if matches!(engine.backend, Backend::Gpu(_)) { engine.start } else { first };
+                    let all = attention_in(&text[first..=token]);
+                    for (map, keys) in maps.chunks_exact(side * side).zip(all.chunks_exact(token + 1 - first)) {
+                        let mut expected = vec![0.0; side];
+                        let keys = tail(keys, row + 1);
+                        expected[row + 1 - keys.len()..=row].copy_from_slice(keys);
+                        assert_near(&map[row * side..][..side], &expected, &format!("token {token} of {n}"));
+                    }
+                }
+                block_on(engine.next(&SAMPLING, 3)).expect("a token");
+            }
         }
     }
 

@@ -76,17 +76,29 @@ fn is_interrupted() -> bool {
 
 /// Removes all queued pace requests and returns the latest pause in milliseconds.
 fn asked_pace() -> Option<u32> {
+    let asked = |task: &Task| match task {
+        Task::Answer(WorkerRequest::Pace(pause_millis), _) => Some(*pause_millis),
+        _ => None,
+    };
+    taken(asked)
+}
+
+/// Removes all queued tasks for which `asked` returns a value, and returns the last value.
+fn taken<T>(asked: impl Fn(&Task) -> Option<T>) -> Option<T> {
     QUEUE.with_borrow_mut(|queue| {
-        let mut asked = None;
-        queue.tasks.retain(|task| match task {
-            Task::Answer(WorkerRequest::Pace(pause_millis), _) => {
-                asked = Some(*pause_millis);
-                false
-            }
-            _ => true,
-        });
-        asked
+        let last = queue.tasks.iter().rev().find_map(&asked);
+        queue.tasks.retain(|task| asked(task).is_none());
+        last
     })
+}
+
+/// Removes all queued requests for a token's attention and returns the latest token.
+fn asked_attention() -> Option<u64> {
+    let asked = |task: &Task| match task {
+        Task::Answer(WorkerRequest::Attention(token), _) => Some(*token),
+        _ => None,
+    };
+    taken(asked)
 }
 
 thread_local! {
@@ -102,8 +114,8 @@ async fn done(task: Task, session: Option<Session>) -> Result<Option<Session>, F
             session.write(&write).await?;
             Ok(Some(session))
         }
-        (Task::Answer(WorkerRequest::Attention(head), _), Some(mut session)) => {
-            session.attention(head).await?;
+        (Task::Answer(WorkerRequest::Attention(token), _), Some(mut session)) => {
+            session.attention(token).await?;
             Ok(Some(session))
         }
         (Task::Mourn(failure), Some(_)) => Err(failure),

@@ -3,12 +3,13 @@
 use headroom_kernels::sampling::Sampling;
 use headroom_planner::gpt::GptConfig;
 use headroom_protocol::demo::{
-    End, Failure, FailureKind, GenerationRequest, Head, Map, PromptReport, Token, TokenReport, WorkerResponse,
+    End, Failure, FailureKind, GenerationRequest, Maps, PromptReport, Token, TokenAttention, TokenReport,
+    WorkerResponse,
 };
 use headroom_text::{self as text, Text};
 
 use crate::{
-    asked_pace,
+    asked_attention, asked_pace,
     engine::{Engine, EngineError},
     host, is_interrupted,
     tokenizer::{TokenDecoder, Tokenizer},
@@ -18,6 +19,10 @@ use crate::{
 const N_CANDIDATES: u32 = 30;
 /// Number of tokens in an attention map.
 const MAP_TOKENS: usize = 20;
+/// Time between attention maps.
+const MAPS_EVERY_MILLIS: f64 = 100.0;
+/// Maximum share of the time that attention maps take.
+const MAPS_SHARE: f64 = 0.05;
 /// Time for which tokens are batched before they are sent: two frames of a 60 Hz screen.
 const TELL_EVERY_MILLIS: f64 = 33.0;
 
@@ -32,8 +37,6 @@ fn share(of: f32, whole: f32) -> u32 {
 pub struct Session {
     engine: Engine,
     tokenizer: Tokenizer,
-    n_layer: u64,
-    n_head: u64,
     vocab_size: u64,
 }
 
@@ -45,7 +48,7 @@ fn broken(error: &EngineError) -> Failure {
 impl Session {
     /// Creates a session for a model with loaded weights.
     pub const fn new(engine: Engine, tokenizer: Tokenizer, config: &GptConfig) -> Self {
-        Self { engine, tokenizer, n_layer: config.n_layer(), n_head: config.n_head(), vocab_size: config.vocab_size() }
+        Self { engine, tokenizer, vocab_size: config.vocab_size() }
     }
 
     /// Generates a text and sends it piece by piece. An invalid prompt is reported and leaves the model unchanged.
@@ -53,10 +56,7 @@ impl Session {
         let beginning = self.tokenizer.beginning().to_string();
         let prompt = if write.prompt.is_empty() { &beginning } else { &write.prompt };
         match self.tokenizer.encode(prompt).and_then(|prompt| self.known(prompt)) {
-            Ok(prompt) => {
-                self.go_on_from(&prompt, write).await.map_err(|error| broken(&error))?;
-                self.attention(write.head).await
-            }
+            Ok(prompt) => self.go_on_from(&prompt, write).await.map_err(|error| broken(&error)),
             Err(text) => {
                 host::tell(&WorkerResponse::Failed(Failure { kind: FailureKind::Prompt, text, hint: None }));
                 Ok(())
@@ -79,7 +79,8 @@ impl Session {
         let seen = self.engine.seen(prompt);
         let tokens = seen.iter().map(|&token| speller.add(&self.tokenizer, token)).collect();
         host::tell(&WorkerResponse::Began(PromptReport { tokens, n_tokens: prompt.len() as u64 }));
-        self.engine.begin(prompt)?;
+        self.engine.begin(prompt, if write.maps { MAP_TOKENS } else { 0 })?;
+        let mut maps_at_millis = host::now_millis();
         let mut end = End::Length;
         let (mut tokens, mut millis, mut reported_millis) = (Vec::new(), 0.0, host::now_millis());
         let mut pause_millis = write.pause_millis;
@@ -109,6 +110,15 @@ impl Session {
                 }));
                 host::pause(if is_last { 0 } else { pause_millis }).await;
                 pause_millis = asked_pace().unwrap_or(pause_millis);
+                if let Some(token) = asked_attention() {
+                    self.tell_attention(token).await?;
+                }
+                let start = host::now_millis();
+                if write.maps && start > maps_at_millis {
+                    self.tell_maps().await?;
+                    let took_millis = host::now_millis() - start;
+                    maps_at_millis = start + MAPS_EVERY_MILLIS.max(took_millis / MAPS_SHARE);
+                }
                 reported_millis = host::now_millis();
                 if is_interrupted() && !is_last {
                     end = End::Stopped;
@@ -116,24 +126,35 @@ impl Session {
                 }
             }
         }
+        if write.maps {
+            self.tell_maps().await?;
+        }
         host::tell(&WorkerResponse::Ended(end));
         Ok(())
     }
 
-    /// Sends the attention map of the text's last tokens. Does nothing if the layer or head is out of range.
-    pub async fn attention(&mut self, head: Head) -> Result<(), Failure> {
-        let Head { layer, head: index } = head;
-        if layer >= self.n_layer || index >= self.n_head {
-            return Ok(());
+    /// Sends the attention of a token of the text. Does nothing if the text has no such token.
+    pub async fn attention(&mut self, token: u64) -> Result<(), Failure> {
+        self.tell_attention(token).await.map_err(|error| broken(&error))
+    }
+
+    async fn tell_attention(&mut self, token: u64) -> Result<(), EngineError> {
+        let index = usize::try_from(token).unwrap_or(usize::MAX);
+        if let Some((first, weights)) = self.engine.attention_of(index).await? {
+            let weights = thousandths(&weights);
+            host::tell(&WorkerResponse::Attention(TokenAttention { token, first: first as u64, weights }));
         }
-        let attention = self.engine.attention(layer, index, MAP_TOKENS).await.map_err(|error| broken(&error))?;
-        let thousandths = |weight: &f32| u16::try_from(share(*weight, 1e3)).unwrap_or(1000);
-        host::tell(&WorkerResponse::Attention(Map {
-            head,
-            tokens: attention.tokens.iter().map(|&token| self.tokenizer.name(token)).collect(),
-            weights: attention.weights.iter().map(thousandths).collect(),
-            earlier: attention.earlier.iter().map(thousandths).collect(),
-        }));
         Ok(())
     }
+
+    async fn tell_maps(&mut self) -> Result<(), EngineError> {
+        let (tokens, weights) = self.engine.maps().await?;
+        let tokens = tokens.iter().map(|&token| self.tokenizer.name(token)).collect();
+        host::tell(&WorkerResponse::Maps(Maps { tokens, weights: thousandths(&weights) }));
+        Ok(())
+    }
+}
+
+fn thousandths(weights: &[f32]) -> Vec<u16> {
+    weights.iter().map(|weight| u16::try_from(share(*weight, 1e3)).unwrap_or(1000)).collect()
 }

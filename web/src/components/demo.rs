@@ -8,14 +8,14 @@ pub mod settings;
 pub mod written;
 
 use headroom_protocol::demo::{
-    DemoBackend, Failure, FailureKind, GenerationRequest, Head, ModelPlans, Source, WorkerRequest, WorkerResponse,
+    DemoBackend, Failure, FailureKind, GenerationRequest, ModelPlans, Source, WorkerRequest, WorkerResponse,
 };
 use headroom_text::Text;
 use leptos::prelude::*;
 
 use crate::{
     browser::{self, worker},
-    state::demo::{Demo, Settings, Stage, StoredSettings, WayOn},
+    state::demo::{Demo, Head, Settings, Stage, StoredSettings, WayOn},
     text,
 };
 
@@ -30,9 +30,9 @@ pub struct DemoContext {
     pub prompt: RwSignal<String>,
     /// Index of the token under the pointer.
     pub pointed: RwSignal<Option<usize>>,
-    /// Index of the token that stays selected.
+    /// Index of the token that stays selected, whose attention is shown.
     pub chosen: RwSignal<Option<usize>>,
-    /// The head of the attention map.
+    /// The head whose attention is shown.
     pub head: RwSignal<Head>,
     /// The way to run the model that the user selected.
     pub way: RwSignal<Option<DemoBackend>>,
@@ -213,7 +213,7 @@ impl DemoContext {
             seed,
             n_tokens,
             pause_millis: settings.pause_millis(),
-            head: self.head.get_untracked(),
+            maps: true,
         }));
     }
 
@@ -235,11 +235,11 @@ impl DemoContext {
         }
     }
 
-    /// Requests the attention map of another head.
-    pub fn look(self, head: Head) {
-        self.head.set(head);
-        if self.demo.with_untracked(|demo| !demo.pieces.is_empty()) {
-            worker::ask(&WorkerRequest::Attention(head));
+    /// Selects a token and requests its attention; `None` deselects it.
+    pub fn choose(self, token: Option<usize>) {
+        self.chosen.set(token);
+        if let Some(token) = token {
+            worker::ask(&WorkerRequest::Attention(token as u64));
         }
     }
 

@@ -1,18 +1,22 @@
 //! The demo's state, built from its worker's messages.
 
+mod attention;
 mod settings;
 mod stored_settings;
 
+use std::sync::Arc;
+
 use headroom_planner::gpt::tensors::Category;
 use headroom_protocol::demo::{
-    DemoBackend, End, Failure, FailureKind, Map, ModelPlans, ModelReport, Plan, PromptReport, TensorSummary, Token,
-    TokenReport, WorkerResponse,
+    DemoBackend, End, Failure, FailureKind, Maps, ModelPlans, ModelReport, Plan, PromptReport, TensorSummary, Token,
+    TokenAttention, TokenReport, WorkerResponse,
 };
 use headroom_text::decimal;
 
 use super::format;
 use crate::text::{self, Key, Text, say, t};
 
+pub use attention::{Attended, Head, Map, share};
 pub use settings::Settings;
 pub use stored_settings::StoredSettings;
 
@@ -41,6 +45,14 @@ pub struct Piece {
     pub token: Option<Token>,
 }
 
+impl Piece {
+    /// The token's name. A part of a character adds no text, and has a name.
+    fn name(&self) -> &str {
+        let chosen = self.token.as_ref().and_then(|token| token.candidates.iter().find(|(id, ..)| *id == token.id));
+        chosen.map_or(&self.words, |(_, name, _)| name)
+    }
+}
+
 /// The demo's state.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Demo {
@@ -60,8 +72,10 @@ pub struct Demo {
     pub end: Option<End>,
     /// The error in the prompt.
     pub refused: Option<Failure>,
-    /// The attention map.
-    pub map: Option<Map>,
+    /// The attention maps of all heads.
+    pub maps: Option<Arc<Maps>>,
+    /// The attention of the token that was requested last.
+    pub attention: Option<TokenAttention>,
     /// Tokens of this text, and the microseconds that they took.
     pub pace: (u32, u64),
 }
@@ -87,7 +101,8 @@ impl Demo {
                 self.end = Some(end);
                 self.stage = Stage::Ready;
             }
-            WorkerResponse::Attention(map) => self.map = Some(map),
+            WorkerResponse::Maps(maps) => self.maps = Some(Arc::new(maps)),
+            WorkerResponse::Attention(attention) => self.attention = Some(attention),
             WorkerResponse::Failed(failure) => self.fail(failure),
         }
     }
@@ -106,7 +121,7 @@ impl Demo {
         self.cut_from = Some(began.n_tokens).filter(|all| *all > began.tokens.len() as u64);
         self.pieces = began.tokens.into_iter().map(|words| Piece { words, token: None }).collect();
         self.n_texts += 1;
-        (self.end, self.refused, self.map, self.pace) = (None, None, None, (0, 0));
+        (self.end, self.refused, self.maps, self.attention, self.pace) = (None, None, None, None, (0, 0));
         self.stage = Stage::Writing;
     }
 
@@ -116,10 +131,22 @@ impl Demo {
             .extend(wrote.tokens.into_iter().map(|token| Piece { words: token.adds.clone(), token: Some(token) }));
     }
 
-    /// The token whose alternatives are shown: the selected one, else the last generated one.
-    pub fn looked_at(&self, selected: Option<usize>) -> Option<(usize, &Token)> {
-        let written = |index: usize| Some((index, self.pieces.get(index)?.token.as_ref()?));
-        selected.and_then(written).or_else(|| written(self.pieces.len().checked_sub(1)?))
+    /// The index of the token that is shown: the selected one, else the last one if it was generated.
+    pub fn looked_at(&self, selected: Option<usize>) -> Option<usize> {
+        let last = self.pieces.len().checked_sub(1)?;
+        selected.filter(|index| *index <= last).or_else(|| self.pieces[last].token.is_some().then_some(last))
+    }
+
+    /// The numbers of layers and heads.
+    pub fn shape(&self) -> (usize, usize) {
+        let narrow = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
+        self.opened.as_ref().map_or((1, 1), |opened| (narrow(opened.n_layer), narrow(opened.n_head)))
+    }
+
+    /// What a token attends to with a head, once the worker has sent it.
+    pub fn attended(&self, token: usize, head: Head) -> Option<Attended> {
+        let attention = self.attention.as_ref().filter(|attention| attention.token == token as u64)?;
+        Attended::of(attention, head, self.shape())
     }
 
     /// The notice for a prompt that was truncated.
@@ -198,58 +225,6 @@ pub fn totals(tensors: &[TensorSummary]) -> (u64, u64) {
     (sum(|tensor| tensor.planned_bytes), sum(|tensor| tensor.allocated_bytes))
 }
 
-/// The cells of an attention map with the same shade; darker cells have more weight.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Grade {
-    /// The shade: 1 to [`N_GRADES`].
-    pub grade: usize,
-    /// Its cells, as an SVG path of unit squares.
-    pub path: String,
-}
-
-/// The number of shades of a map.
-pub const N_GRADES: usize = 8;
-
-/// Groups the cells of a map by shade. If tokens precede the map, the first column holds a row's attention to them.
-pub fn grades(map: &Map) -> Vec<Grade> {
-    let n = map.tokens.len();
-    let mut paths = vec![String::new(); N_GRADES];
-    for row in 0..n {
-        for column in 0..=row {
-            let grade = grade_of(cell(map, row, column));
-            if grade > 0 {
-                paths[grade - 1].push_str(&format!("M{column} {row}h1v1h-1z"));
-            }
-        }
-    }
-    let grades = paths.into_iter().enumerate().filter(|(_, path)| !path.is_empty());
-    grades.map(|(index, path)| Grade { grade: index + 1, path }).collect()
-}
-
-/// A row's attention to a column, in thousandths.
-pub fn cell(map: &Map, row: usize, column: usize) -> u16 {
-    map.weights.get(row * map.tokens.len() + column).copied().unwrap_or(0)
-}
-
-/// The shade is proportional to the square root: most shares are small and would otherwise have the same shade.
-fn grade_of(thousandths: u16) -> usize {
-    let share = (f64::from(thousandths.min(1000)) / 1000.0).sqrt();
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to the number of shades")]
-    let grade = (share * N_GRADES as f64).round() as usize;
-    grade
-}
-
-/// The description of a cell.
-pub fn cell_words(map: &Map, row: usize, column: usize) -> Option<Text> {
-    let (from, to) = (map.tokens.get(row)?, map.tokens.get(column)?);
-    (column <= row).then(|| text::demo_looks(visible(from), visible(to), share(cell(map, row, column))))
-}
-
-/// Formats thousandths as a percentage.
-pub fn share(thousandths: u16) -> String {
-    text::table().number(&format!("{} %", decimal::ratio(u64::from(thousandths), 10, 1)))
-}
-
 /// Formats a probability in millionths as a percentage.
 pub fn percent(millionths: u32) -> String {
     let thousandths = u16::try_from(millionths.saturating_add(500) / 1000).unwrap_or(1000);
@@ -321,8 +296,6 @@ const N_TOKENS_MIN: u32 = 2;
 
 #[cfg(test)]
 mod tests {
-    use headroom_protocol::demo::Head;
-
     use super::*;
 
     fn failure(kind: FailureKind) -> Failure {
@@ -344,9 +317,7 @@ mod tests {
             n_tokens: 2,
             micros: 4000,
         }));
-        assert_eq!(demo.looked_at(None).map(|(at, token)| (at, token.id)), Some((3, 8)));
-        assert_eq!(demo.looked_at(Some(2)).map(|(at, token)| (at, token.id)), Some((2, 7)));
-        assert_eq!(demo.looked_at(Some(0)).map(|(at, _)| at), Some(3), "the prompt was not chosen");
+        assert_eq!([None, Some(2), Some(0), Some(4)].map(|at| demo.looked_at(at)), [3, 2, 0, 3].map(Some));
         assert_eq!(demo.rate().as_deref(), Some("500"));
         demo.hear(WorkerResponse::Ended(End::Length));
         assert_eq!(demo.stage, Stage::Ready);
@@ -410,22 +381,6 @@ mod tests {
         assert_eq!(said(DemoBackend::WebGpu, Some(DemoBackend::WebGpu), None), t(text::DEMO_TAKEN));
         let refused = Plan { refusal: Some(text::DEMO_NO_GPU.into()), ..plan(DemoBackend::WebGpu) };
         assert_eq!(verdict(&refused, None, Some(1 << 30)), t(text::DEMO_NO_GPU));
-    }
-
-    #[test]
-    fn a_map_has_darker_cells_for_more_and_none_above_its_diagonal() {
-        let map = Map {
-            head: Head::default(),
-            tokens: vec!["a".to_owned(), " ".to_owned()],
-            weights: vec![1000, 0, 250, 750],
-            earlier: vec![0, 0],
-        };
-        let grades = grades(&map);
-        let of = |grade: usize| grades.iter().find(|found| found.grade == grade).map(|found| found.path.as_str());
-        assert_eq!((of(8), of(4), of(7)), (Some("M0 0h1v1h-1z"), Some("M0 1h1v1h-1z"), Some("M1 1h1v1h-1z")));
-        assert_eq!(cell_words(&map, 0, 1), None);
-        let said = cell_words(&map, 1, 0).expect("a cell").to_string();
-        assert!(said.contains('␣') && said.contains("25.0 %"), "{said}");
     }
 
     #[test]

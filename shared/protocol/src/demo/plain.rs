@@ -71,7 +71,7 @@ pub const OPEN: &str = r#"{"Open":{"source":"Files","way":null,"gpu_bytes":null}
 pub fn write(prompt: &str, seed: u64) -> String {
     let prompt = quoted(prompt);
     format!(
-        r#"{{"Write":{{"prompt":{prompt},"temperature":0.8,"top_k":200,"seed":{seed},"n_tokens":500,"pause_millis":0,"head":{{"layer":0,"head":0}}}}}}"#
+        r#"{{"Write":{{"prompt":{prompt},"temperature":0.8,"top_k":200,"seed":{seed},"n_tokens":500,"pause_millis":0,"maps":false}}}}"#
     )
 }
 
@@ -85,7 +85,7 @@ fn quoted(words: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::demo::{GenerationRequest, Head, Source, WorkerRequest};
+    use crate::demo::{GenerationRequest, Source, WorkerRequest};
 
     fn asked(json: &str) -> WorkerRequest {
         serde_json::from_str(json).unwrap_or_else(|error| panic!("{json}: {error}"))
@@ -103,7 +103,7 @@ mod tests {
             seed: u64::MAX,
             n_tokens: 500,
             pause_millis: 0,
-            head: Head::default(),
+            maps: false,
         };
         assert_eq!(asked(&write(&words, u64::MAX)), WorkerRequest::Write(write_));
         assert_eq!(asked(STOP), WorkerRequest::Stop);

@@ -108,7 +108,7 @@ fn broken_files_are_named_and_leave_the_model_as_it_is() {
 
 /// Writes a model with a byte-pair vocabulary under nanoGPT's names, and its tokenizer. Returns the config, the weights
 /// and both paths.
-fn small_gpt2(folder: &Path) -> (GptConfig, Vec<f32>, PathBuf, PathBuf) {
+pub fn small_gpt2(folder: &Path) -> (GptConfig, Vec<f32>, PathBuf, PathBuf) {
     let shape =
         GptShape { n_layer: 2, n_head: 2, n_embd: 64, block_size: 32, vocab_size: 260, dropout: 0.0, bias: true };
     let config = GptConfig::new(shape).expect("a shape");
@@ -194,6 +194,10 @@ fn a_dropped_gpt2_asks_for_its_tokenizer_and_writes() {
         // Moving to a token shows its candidates, which include its name.
         page.script("document.querySelector('#tokens').focus()").await;
         page.press(&fantoccini::key::Key::Home).await;
+        // The prompt has four tokens.
+        for _ in 0..4 {
+            page.press(&fantoccini::key::Key::Right).await;
+        }
         for (index, token) in expected.iter().enumerate() {
             let marked = format!("document.querySelector('#tokens').children[{}].ariaCurrent === 'true'", index + 4);
             page.until("the token is marked", &marked).await;

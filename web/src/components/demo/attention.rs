@@ -1,6 +1,5 @@
-//! The attention map of a layer and head.
+//! The attention map of a head.
 
-use headroom_protocol::demo::{Head, Map};
 use leptos::prelude::*;
 use web_sys::PointerEvent;
 
@@ -9,10 +8,10 @@ use crate::{
     browser,
     components::dynamic::{part, words},
     state::{
-        demo::{cell_words, grades, share, visible},
+        demo::{Demo, Map, visible},
         memo::memo,
     },
-    text::{self, Key, say, t},
+    text::{self, say, t},
 };
 
 /// Space for the names of rows, in cells.
@@ -20,77 +19,72 @@ const NAMES: f64 = 3.5;
 /// Maximum number of characters of a row's name.
 const NAME_CHARS: usize = 6;
 
-/// The attention map with the choice of layer and head.
+/// The attention map with the choice of a layer and a head.
 #[component]
 pub fn Attention(
     /// The demo's state.
     desk: DemoContext,
 ) -> impl IntoView {
     let pointed = RwSignal::new(None);
-    let map = memo(move || desk.demo.with(|demo| demo.map.clone()));
-    let shape = memo(move || {
-        desk.demo.with(|demo| demo.opened.as_ref().map_or((1, 1), |opened| (opened.n_layer, opened.n_head)))
-    });
+    let maps = memo(move || desk.demo.with(|demo| demo.maps.clone()));
+    let shape = memo(move || desk.demo.with(Demo::shape));
+    let map = memo(move || Some(Map::of(&*maps.get()?, desk.head.get(), shape.get())));
     let caption = move || {
         let Some(map) = map.get() else { return t(text::DEMO_ATTENTION_NONE).to_owned() };
-        let cell = pointed.get().and_then(|(row, column)| cell_words(&map, row, column));
-        let said = cell
-            .map(|words| say(&words))
-            .or_else(|| earlier(&map))
-            .unwrap_or_else(|| t(text::DEMO_ATTENTION_LEAD).to_owned());
-        format!("{} {said}", say(&text::demo_map_of(map.head.layer, map.head.head)))
+        let cell = pointed.get().and_then(|(row, column)| map.cell_words(row, column));
+        let said = match cell {
+            Some(cell) => say(&cell),
+            None => {
+                format!("{} {}", t(text::DEMO_ATTENTION_LEAD), say(&text::demo_map_tokens(map.tokens.len() as u64)))
+            }
+        };
+        format!("{} {said}", say(&desk.head.get().text()))
     };
     view! {
         <section class="panel demo__attention" aria-label=t(text::DEMO_ATTENTION)>
             <h2 class="panel-title">{t(text::DEMO_ATTENTION)}</h2>
-            <div class="demo__heads">
-                {part(move || {
-                    let (n_layer, n_head) = shape.get();
-                    view! {
-                        {choice(desk, "layer", text::DEMO_LAYER, n_layer, |head| head.layer, |head, layer| Head { layer, ..head })}
-                        {choice(desk, "head", text::DEMO_HEAD, n_head, |head| head.head, |head, of| Head { head: of, ..head })}
-                    }
-                })}
-            </div>
+            {part(move || choices(desk, shape.get()))}
             {part(move || map.get().map(|map| picture(&map, pointed)))}
             <p class="demo__hint" data-testid="map-caption">{words(caption)}</p>
         </section>
     }
 }
 
-fn earlier(map: &Map) -> Option<String> {
-    let most = map.earlier.iter().copied().max().filter(|most| *most > 0)?;
-    Some(format!("{} {}", t(text::DEMO_ATTENTION_LEAD), say(&text::demo_earlier(share(most)))))
+/// The choice of a layer and a head.
+fn choices(desk: DemoContext, (n_layer, n_head): (usize, usize)) -> impl IntoView {
+    let option = |index: usize| view! { <option value=index.to_string()>{index.to_string()}</option> };
+    let layers: Vec<_> = (0..n_layer).map(option).collect();
+    let heads: Vec<_> = (0..n_head).map(option).collect();
+    let head = move || desk.head.get().head.map(|head| head.to_string()).unwrap_or_default();
+    view! {
+        <div class="demo__heads">
+            <label class="field demo__head"><span class="field__label">{t(text::DEMO_LAYER)}</span>
+                <select class="input" id="layer" prop:value=words(move || desk.head.get().layer.to_string())
+                    on:change:target=move |event| {
+                        let layer = event.target().value().parse().unwrap_or(0);
+                        desk.head.update(|head| head.layer = layer);
+                    }>{layers}</select>
+            </label>
+            <label class="field demo__head"><span class="field__label">{t(text::DEMO_HEAD)}</span>
+                <select class="input" id="head" prop:value=words(head)
+                    on:change:target=move |event| {
+                        let index = event.target().value().parse().ok();
+                        desk.head.update(|head| head.head = index);
+                    }>{heads}<option value="">{t(text::DEMO_MEAN)}</option></select>
+            </label>
+        </div>
+    }
 }
 
-fn choice(
-    desk: DemoContext,
-    id: &'static str,
-    label: Key,
-    n: u64,
-    read: fn(&Head) -> u64,
-    with: fn(Head, u64) -> Head,
-) -> impl IntoView {
-    let options: Vec<_> =
-        (0..n).map(|index| view! { <option value=index.to_string()>{index.to_string()}</option> }).collect();
-    view! {
-        <label class="field demo__head"><span class="field__label">{t(label)}</span>
-            <select class="input" id=id prop:value=words(move || desk.head.with(read).to_string())
-                on:change:target=move |event| {
-                    if let Ok(chosen) = event.target().value().parse() {
-                        desk.look(with(desk.head.get_untracked(), chosen));
-                    }
-                }>{options}</select>
-        </label>
-    }
+/// The cells of a map, one path for each shade.
+fn paths(map: &Map) -> Vec<impl IntoView + use<>> {
+    let path = |(grade, d)| view! { <path class=format!("map__grade map__grade--{grade}") d=d /> };
+    map.grades().into_iter().map(|grade| path((grade.grade, grade.path))).collect()
 }
 
 fn picture(map: &Map, pointed: RwSignal<Option<(usize, usize)>>) -> impl IntoView + use<> {
     let n = map.tokens.len();
-    let paths: Vec<_> = grades(map)
-        .into_iter()
-        .map(|grade| view! { <path class=format!("map__grade map__grade--{}", grade.grade) d=grade.path /> })
-        .collect();
+    let paths = paths(map);
     let names: Vec<_> = map
         .tokens
         .iter()

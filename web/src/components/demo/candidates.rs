@@ -25,8 +25,9 @@ pub fn Candidates(
             <h2 class="panel-title">{t(text::DEMO_CANDIDATES)}</h2>
             {part(move || {
                 let at = desk.looked_at();
-                desk.demo.with(|demo| match demo.looked_at(at) {
-                    Some((_, token)) => list(token).into_any(),
+                desk.demo.with(|demo| match at.map(|at| &demo.pieces[at].token) {
+                    Some(Some(token)) => list(token).into_any(),
+                    Some(None) => view! { <p class="demo__hint">{t(text::DEMO_CANDIDATES_GIVEN)}</p> }.into_any(),
                     None => view! { <p class="demo__hint">{t(text::DEMO_CANDIDATES_NONE)}</p> }.into_any(),
                 })
             })}

@@ -6,9 +6,12 @@ use web_sys::PointerEvent;
 
 use super::DemoContext;
 use crate::{
-    browser,
+    browser::tokens,
     components::dynamic::{part, words},
-    state::{demo::Demo, memo::memo},
+    state::{
+        demo::{Attended, Demo},
+        memo::memo,
+    },
     text::{self, say, t},
 };
 
@@ -27,10 +30,10 @@ pub fn Written(
             if shown == 0 {
                 element.set_text_content(None);
             }
-            let follows = browser::is_at_end(&element);
+            let follows = tokens::is_at_end(&element);
             for (index, piece) in demo.pieces.iter().enumerate().skip(shown) {
                 let class = piece.token.as_ref().map_or("token token--given", class);
-                browser::append_span(&element, &piece.words, class, index);
+                tokens::append_span(&element, &piece.words, class, index);
             }
             if follows {
                 element.set_scroll_top(element.scroll_height());
@@ -41,7 +44,19 @@ pub fn Written(
     Effect::new(move |_| {
         let looked_at = desk.looked_at();
         if let Some(element) = node.get() {
-            browser::mark_child(&element, looked_at);
+            tokens::mark_child(&element, looked_at);
+        }
+    });
+    let attended = memo(move || {
+        let chosen = desk.chosen.get()?;
+        desk.demo.with(|demo| demo.attended(chosen, desk.head.get()))
+    });
+    Effect::new(move |_| {
+        if let Some(element) = node.get() {
+            attended.with(|attended| {
+                let (first, grades) = attended.as_ref().map_or((0, Vec::new()), |found| (found.first, found.grades()));
+                tokens::shade_children(&element, first, &grades);
+            });
         }
     });
     let cut = memo(move || desk.demo.with(Demo::cut));
@@ -54,23 +69,35 @@ pub fn Written(
             {part(move || none.get().then(|| view! { <p class="demo__hint">{t(text::DEMO_TEXT_EMPTY)}</p> }))}
             {part(move || cut.get().map(|text| view! { <p class="demo__hint" role="status" data-testid="cut">{say(&text)}</p> }))}
             {part(move || beyond.get().map(|text| view! { <p class="demo__hint" data-testid="beyond">{say(&text)}</p> }))}
-            // A screen reader announces the text when it ends, and not every token.
-            <div class="demo__tokens" id="tokens" data-testid="tokens" role="group" tabindex="0" aria-label=t(text::DEMO_TEXT) node_ref=node
+            // A screen reader announces the text when it ends, and not every token. It announces what a token attends to.
+            <div class="demo__tokens" class=("demo__tokens--shaded", move || attended.with(Option::is_some))
+                id="tokens" data-testid="tokens" role="group" tabindex="0" aria-label=t(text::DEMO_TEXT) node_ref=node
                 on:pointerover=move |event: PointerEvent| desk.pointed.set(index_of(&event))
                 on:pointerleave=move |_| desk.pointed.set(None)
-                on:click=move |event| desk.chosen.set(browser::index_at(event.target()))
+                on:click=move |event| {
+                    let token = tokens::index_at(event.target());
+                    desk.choose(token.filter(|_| desk.chosen.get_untracked() != token));
+                }
                 on:keydown=move |event: KeyboardEvent| walk(desk, &event)></div>
+            <p class="demo__attended" role="status" data-testid="attended">
+                {words(move || attended.with(|attended| attended.as_ref().map(|attended| said(desk, attended)).unwrap_or_default()))}</p>
             <p class="demo__hint" role="status" data-testid="ended">{words(move || desk.demo.with(ended))}</p>
         </section>
     }
 }
 
 fn index_of(event: &PointerEvent) -> Option<usize> {
-    browser::index_at(event.target())
+    tokens::index_at(event.target())
 }
 
 fn rate(demo: &Demo) -> String {
     demo.rate().map(|rate| say(&text::demo_rate(rate))).unwrap_or_default()
+}
+
+/// Describes what a token attends to.
+fn said(desk: DemoContext, attended: &Attended) -> String {
+    let head = desk.head.get();
+    desk.demo.with_untracked(|demo| attended.words(demo, head)).map(|words| say(&words)).unwrap_or_default()
 }
 
 fn ended(demo: &Demo) -> String {
@@ -93,33 +120,28 @@ fn class(token: &Token) -> &'static str {
     }
 }
 
-/// Moves the selection with the arrow keys from token to token.
+/// Moves the selection with the arrow keys from token to token. Escape clears it.
 fn walk(desk: DemoContext, event: &KeyboardEvent) {
     let at = desk.looked_at_untracked();
-    let (first, end) = desk.demo.with_untracked(|demo| {
-        let first = demo.pieces.iter().position(|piece| piece.token.is_some()).unwrap_or(demo.pieces.len());
-        (first, demo.pieces.len())
-    });
-    if first == end {
-        return;
-    }
-    let to = match (event.key().as_str(), at) {
-        ("ArrowLeft" | "ArrowUp", Some(at)) => at.saturating_sub(1).max(first),
-        ("ArrowRight" | "ArrowDown", Some(at)) => (at + 1).min(end - 1),
-        ("Home", _) => first,
-        ("End", _) => end - 1,
+    let Some(last) = desk.demo.with_untracked(|demo| demo.pieces.len().checked_sub(1)) else { return };
+    let to = match event.key().as_str() {
+        "ArrowLeft" | "ArrowUp" => Some(at.map_or(last, |at| at.saturating_sub(1))),
+        "ArrowRight" | "ArrowDown" => Some(at.map_or(last, |at| (at + 1).min(last))),
+        "Home" => Some(0),
+        "End" => Some(last),
+        "Escape" => None,
         _ => return,
     };
     event.prevent_default();
     desk.pointed.set(None);
-    desk.chosen.set(Some(to));
+    desk.choose(to);
 }
 
 impl DemoContext {
     /// Returns the index of the token whose candidates are shown.
     pub fn looked_at(self) -> Option<usize> {
         let selected = self.pointed.get().or(self.chosen.get());
-        self.demo.with(|demo| demo.looked_at(selected).map(|(index, _)| index))
+        self.demo.with(|demo| demo.looked_at(selected))
     }
 
     fn looked_at_untracked(self) -> Option<usize> {
