@@ -1,4 +1,4 @@
-//! Attention: what a token attends to.
+//! Attention: what a token attends to, and the maps of all heads.
 
 use std::fs;
 
@@ -102,6 +102,40 @@ fn a_look_at_a_token_leaves_the_text_that_is_written() {
         page.click("#slowly").await;
         page.until("the text ends", "document.querySelector('[data-testid=ended]').textContent !== ''").await;
         assert_eq!(page.value::<String>("document.querySelector('#tokens').textContent").await, undisturbed);
+    });
+}
+
+#[test]
+fn all_heads_are_drawn_while_the_model_writes() {
+    /// The cells of the last head's map.
+    const LAST: &str = "document.querySelector('.heads__row:last-child label:last-child svg').innerHTML";
+    const CELLS: &str =
+        "[...document.querySelectorAll('MAP .map__grade')].map((path) => path.getAttribute('d')).join()";
+    demo("all_heads_are_drawn_while_the_model_writes", &[], async |page| {
+        page.click("#slowly").await;
+        page.click("#write").await;
+        page.until(
+            "all heads are there",
+            "document.querySelectorAll('[data-testid=heads] .heads__head').length === 16",
+        )
+        .await;
+        page.until("the last one has cells", &format!("{LAST}.includes('map__grade')")).await;
+        let first: String = page.value(LAST).await;
+        page.until("it changes", &format!("{LAST} !== {first:?}")).await;
+        assert_eq!(page.text("#write").await, "Stop", "the text is not complete");
+        page.click("#write").await;
+        page.until("the text ends", "document.querySelector('[data-testid=ended]').textContent !== ''").await;
+        // A click selects the head of its row and column. Arrow keys go on from there.
+        page.click(".heads__row:nth-of-type(4) label:nth-of-type(2)").await;
+        for head in [1, 2] {
+            let caption = format!("Layer 2, head {head}. A row for each token");
+            page.until_says("document.querySelector('[data-testid=map-caption]').textContent", &caption).await;
+            let chosen = ["layer", "head"].map(|id| format!("document.querySelector('#{id}').value"));
+            page.until("the lists agree", &format!("{} === '2' && {} === '{head}'", chosen[0], chosen[1])).await;
+            let [large, small] = [".map", ".heads__head:has(:checked)"].map(|map| CELLS.replace("MAP", map));
+            page.until("the large map is the same", &format!("{large} === {small}")).await;
+            page.press(&Key::Right).await;
+        }
     });
 }
 

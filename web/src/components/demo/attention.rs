@@ -1,14 +1,17 @@
-//! The attention map of a head.
+//! The attention of each head: maps of all heads, and a large map of the selected one.
 
+use std::sync::Arc;
+
+use headroom_protocol::demo::Maps;
 use leptos::prelude::*;
 use web_sys::PointerEvent;
 
 use super::DemoContext;
 use crate::{
     browser,
-    components::dynamic::{part, words},
+    components::dynamic::{flag, part, part_of, words},
     state::{
-        demo::{Demo, Map, visible},
+        demo::{Demo, Head, Map, visible},
         memo::memo,
     },
     text::{self, say, t},
@@ -19,7 +22,7 @@ const NAMES: f64 = 3.5;
 /// Maximum number of characters of a row's name.
 const NAME_CHARS: usize = 6;
 
-/// The attention map with the choice of a layer and a head.
+/// The maps of all heads with the choice of a head, and its large map.
 #[component]
 pub fn Attention(
     /// The demo's state.
@@ -44,13 +47,14 @@ pub fn Attention(
         <section class="panel demo__attention" aria-label=t(text::DEMO_ATTENTION)>
             <h2 class="panel-title">{t(text::DEMO_ATTENTION)}</h2>
             {part(move || choices(desk, shape.get()))}
+            {part(move || maps.with(Option::is_some).then(|| all_heads(desk, maps, shape)))}
             {part(move || map.get().map(|map| picture(&map, pointed)))}
             <p class="demo__hint" data-testid="map-caption">{words(caption)}</p>
         </section>
     }
 }
 
-/// The choice of a layer and a head.
+/// The choice of a layer and a head, which needs no maps.
 fn choices(desk: DemoContext, (n_layer, n_head): (usize, usize)) -> impl IntoView {
     let option = |index: usize| view! { <option value=index.to_string()>{index.to_string()}</option> };
     let layers: Vec<_> = (0..n_layer).map(option).collect();
@@ -73,6 +77,52 @@ fn choices(desk: DemoContext, (n_layer, n_head): (usize, usize)) -> impl IntoVie
                     }>{heads}<option value="">{t(text::DEMO_MEAN)}</option></select>
             </label>
         </div>
+    }
+}
+
+/// A small map of each head, one row per layer. They are radio buttons: the arrow keys select the next head.
+fn all_heads(desk: DemoContext, maps: Memo<Option<Arc<Maps>>>, shape: Memo<(usize, usize)>) -> impl IntoView {
+    let (n_layer, n_head) = shape.get();
+    let columns: Vec<_> =
+        (0..n_head).map(|head| view! { <span class="heads__name">{head.to_string()}</span> }).collect();
+    let rows: Vec<_> = (0..n_layer)
+        .map(|layer| {
+            let heads: Vec<_> = (0..n_head).map(|head| small(desk, maps, shape, layer, head)).collect();
+            view! {
+                <div class="heads__row">
+                    <span class="heads__name" aria-hidden="true">{format!("{} {layer}", t(text::DEMO_LAYER))}</span>
+                    {heads}
+                </div>
+            }
+        })
+        .collect();
+    view! {
+        <fieldset class="heads" data-testid="heads">
+            <legend class="field__label">{t(text::DEMO_HEADS)}</legend>
+            <div class="heads__row" aria-hidden="true"><span class="heads__name">{t(text::DEMO_HEAD)}</span> {columns}</div>
+            {rows}
+        </fieldset>
+    }
+}
+
+fn small(
+    desk: DemoContext,
+    maps: Memo<Option<Arc<Maps>>>,
+    shape: Memo<(usize, usize)>,
+    layer: usize,
+    index: usize,
+) -> impl IntoView {
+    let head = Head { layer, head: Some(index) };
+    let map = move || maps.with(|maps| Some(Map::of(maps.as_deref()?, head, shape.get())));
+    let side = move || maps.with(|maps| maps.as_ref().map_or(0, |maps| maps.tokens.len()));
+    view! {
+        <label class="heads__head">
+            <input type="radio" class="visually-hidden" name="attention-head" aria-label=say(&head.text())
+                prop:checked=flag(move || desk.head.get() == head) on:change=move |_| desk.head.set(head) />
+            <svg class="heads__map" aria-hidden="true" viewBox=words(move || { let side = side(); format!("0 0 {side} {side}") })>
+                {part_of(map, |map| map.map(|map| paths(&map)))}
+            </svg>
+        </label>
     }
 }
 
