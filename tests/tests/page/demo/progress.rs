@@ -5,7 +5,7 @@ use std::fs;
 use headroom_languages as _;
 use headroom_text as text;
 
-use super::{READY, demo, shipped, write};
+use super::{READY, choose, demo, shipped, write};
 use crate::{
     environment::Means,
     page::{LAPTOP, PHONE, tell_of},
@@ -31,6 +31,17 @@ fn arrived_part_of_the_model_is_shown() {
         page.until("the model is loaded", READY).await;
     });
     host.assert_complete();
+}
+
+#[test]
+fn loss_of_the_built_in_model_is_stated() {
+    demo("loss_of_the_built_in_model_is_stated", &[], async |page| {
+        let stated = "validation loss 0.288";
+        assert!(page.text(".demo__model").await.contains(stated));
+        choose(page, &[&shipped()]).await;
+        page.until("a file is open", &format!("{READY} && document.querySelector('#shipped')")).await;
+        assert!(!page.text(".demo__model").await.contains(stated), "the loss of a file is unknown");
+    });
 }
 
 #[test]

@@ -20,6 +20,9 @@ use crate::{
     text::{self, say, t},
 };
 
+/// Loss of the built-in model on validation stories; `web/demo/README.md` has the measurement.
+const SHIPPED_LOSS: &str = "0.288";
+
 /// The panel of the open model.
 #[component]
 pub fn ModelPanel(
@@ -106,7 +109,9 @@ fn facts(opened: &ModelPlans) -> impl IntoView + use<> {
         text::count(opened.vocab_size),
     );
     let parameters = text::demo_parameters(format::grouped(opened.n_parameters));
-    let figures = say(&text::verbatim(text::list(Separator::Semicolon, [parameters, shape])));
+    let loss = opened.name.is_empty().then(|| text::demo_shipped_loss(text::table().number(SHIPPED_LOSS)));
+    let figures = [parameters, shape].into_iter().chain(loss);
+    let figures = say(&text::verbatim(text::list(Separator::Semicolon, figures)));
     let notes: Vec<_> =
         opened.notes.iter().map(|note| view! { <li>{say(&text::demo_note(note.clone()))}</li> }).collect();
     view! {
