@@ -259,7 +259,7 @@ impl Engine {
     }
 
     /// Returns the attention of a token in all layers and heads, (L, NH, keys), and the index of its first key. `None`
-    /// if the text has no such token.
+    /// for a token beyond the text.
     ///
     /// The weights are those of the window in which the token was processed first.
     pub async fn attention_of(&mut self, token: usize) -> Result<Option<(usize, Vec<f32>)>, EngineError> {

@@ -133,7 +133,7 @@ impl Session {
         Ok(())
     }
 
-    /// Sends the attention of a token of the text. Does nothing if the text has no such token.
+    /// Sends the attention of a token of the text. Does nothing for a token beyond the text.
     pub async fn attention(&mut self, token: u64) -> Result<(), Failure> {
         self.tell_attention(token).await.map_err(|error| broken(&error))
     }
