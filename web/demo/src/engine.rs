@@ -152,16 +152,18 @@ impl Engine {
     pub fn begin(&mut self, prompt: &[u32], n_map_tokens: usize) -> Result<(), EngineError> {
         self.text = self.seen(prompt).to_vec();
         (self.start, self.n_draws) = (0, 0);
-        // Tokens without a map run together, which is faster.
         let n_together = self.text.len().saturating_sub(n_map_tokens);
         self.recent = RecentAttention { n_max: n_map_tokens, n_seen: n_together, ..RecentAttention::default() };
         match &mut self.backend {
             Backend::Cpu(decoder) => {
                 decoder.reset();
-                if n_together > 0 {
-                    decoder.prefill(&self.text[..n_together])?;
+                decoder.prefill(&self.text)?;
+                // A step of its own for each of these tokens would compute its logits too.
+                for position in n_together..self.text.len() {
+                    let weights = decoder.attention_of(position).unwrap_or_default();
+                    self.recent.add(&weights, position + 1);
                 }
-                self.n_run = n_together;
+                self.n_run = self.text.len();
             }
             Backend::Gpu(generator) => {
                 generator.reset();
