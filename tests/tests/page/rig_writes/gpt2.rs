@@ -90,7 +90,7 @@ async fn are_cut_alike(page: &Page, token: &str) {
          const file = async (path, name) => new File([await (await fetch(path, {{ headers }})).arrayBuffer()], name);
          const open = {{ Open: {{ source: 'Files', way: 'Cpu', gpu_bytes: null }} }};
          const write = (prompt) => ({{ Write: {{ prompt, temperature: 0, top_k: 0, seed: 1, n_tokens: 1, pause_millis: 0,
-           head: {{ layer: 0, head: 0 }} }} }});
+           maps: false }} }});
          const prompts = {};
          const worker = new Worker('worker.js', {{ type: 'module' }});
          const ask = (ask, files) => worker.postMessage({{ ask: JSON.stringify(ask), files }});
