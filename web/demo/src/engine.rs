@@ -1,6 +1,6 @@
 //! Text generation on any backend. The same seed gives the same text on each of them.
 
-use std::collections::VecDeque;
+mod recent_attention;
 
 use headroom_kernels::{
     decode::{DecodeError, Decoder},
@@ -11,6 +11,7 @@ use headroom_planner::gpt::buffers::Buffer;
 use headroom_protocol::demo::TensorSummary;
 use headroom_text::{self as text, Text};
 use headroom_tokenizer::order::sorted;
+use recent_attention::{RecentAttention, tail};
 
 /// The backend that runs the model.
 #[derive(Debug)]
@@ -69,46 +70,6 @@ pub struct SampledToken {
     pub candidates: Vec<Candidate>,
 }
 
-/// The attention weights of the text's last tokens. The CPU's cache has those of the last one only.
-#[derive(Debug, Default)]
-struct RecentAttention {
-    /// Maximum number of tokens.
-    n_max: usize,
-    /// Number of tokens of the text up to the last one here.
-    n_seen: usize,
-    /// Number of heads in all layers.
-    n_heads: usize,
-    /// For each token: by head, the weights of the last keys, up to the token itself.
-    tokens: VecDeque<Vec<f32>>,
-}
-
-impl RecentAttention {
-    /// Adds the weights (heads, `n_keys`) of the next token.
-    fn add(&mut self, weights: &[f32], n_keys: usize) {
-        self.n_seen += 1;
-        self.n_heads = weights.len() / n_keys;
-        self.tokens.push_back(weights.chunks_exact(n_keys).flat_map(|row| tail(row, self.n_max)).copied().collect());
-        if self.tokens.len() > self.n_max {
-            self.tokens.pop_front();
-        }
-    }
-
-    /// Returns the maps among these tokens, (heads, tokens, tokens).
-    fn maps(&self) -> Vec<f32> {
-        let n = self.tokens.len();
-        let mut maps = vec![0.0; self.n_heads * n * n];
-        for (row, weights) in self.tokens.iter().enumerate() {
-            for (head, keys) in weights.chunks_exact(weights.len() / self.n_heads).enumerate() {
-                // A window that has moved on may begin after the first column.
-                let keys = tail(keys, row + 1);
-                let end = (head * n + row) * n + row + 1;
-                maps[end - keys.len()..end].copy_from_slice(keys);
-            }
-        }
-        maps
-    }
-}
-
 /// A model on a backend, with the text it generates.
 #[derive(Debug)]
 pub struct Engine {
@@ -152,26 +113,25 @@ impl Engine {
     pub fn begin(&mut self, prompt: &[u32], n_map_tokens: usize) -> Result<(), EngineError> {
         self.text = self.seen(prompt).to_vec();
         (self.start, self.n_draws) = (0, 0);
-        let n_together = self.text.len().saturating_sub(n_map_tokens);
-        self.recent = RecentAttention { n_max: n_map_tokens, n_seen: n_together, ..RecentAttention::default() };
+        let first = self.text.len().saturating_sub(n_map_tokens);
+        self.recent = RecentAttention::new(n_map_tokens, first);
         match &mut self.backend {
             Backend::Cpu(decoder) => {
                 decoder.reset();
                 decoder.prefill(&self.text)?;
                 // A step of its own for each of these tokens would compute its logits too.
-                for position in n_together..self.text.len() {
+                for position in first..self.text.len() {
                     let weights = decoder.attention_of(position).unwrap_or_default();
                     self.recent.add(&weights, position + 1);
                 }
-                self.n_run = self.text.len();
             }
             Backend::Gpu(generator) => {
                 generator.reset();
                 generator.prefill(&self.text)?;
-                self.n_run = self.text.len();
             }
         }
-        self.catch_up()
+        self.n_run = self.text.len();
+        Ok(())
     }
 
     /// Samples the next token and returns it with up to `n_candidates` candidates.
@@ -307,11 +267,6 @@ impl Engine {
             Backend::Gpu(_) => None,
         }
     }
-}
-
-/// Returns the last `n` items, or all if there are fewer.
-fn tail<T>(items: &[T], n: usize) -> &[T] {
-    &items[items.len().saturating_sub(n)..]
 }
 
 fn summed(buffers: &[(Buffer, u64)]) -> Vec<TensorSummary> {
