@@ -15,7 +15,7 @@ use serde_json::json;
 use crate::{
     accessible::violations,
     environment::named,
-    page::{LAPTOP, PHONE, Page, tell_with},
+    page::{LAPTOP, PHONE, Page, Size, tell_with},
 };
 use files::sparse_model;
 
@@ -299,25 +299,30 @@ fn a_gpus_memory_is_counted_with_once_it_is_known() {
     });
 }
 
+/// Asserts that the page has no violation in either scheme and is no wider than its window. `axe` is axe-core's script.
+async fn assert_accessible(page: &Page, axe: &str, sizes: &[Size]) {
+    page.script(axe).await;
+    let mut all = Vec::new();
+    for scheme in ["light", "dark"] {
+        page.prefer(&[("prefers-color-scheme", scheme), ("prefers-reduced-motion", "reduce")]).await;
+        for &size in sizes {
+            page.resize(size).await;
+            let found = violations(page).await;
+            all.extend(found.into_iter().map(|found| format!("{scheme}, {size:?}: {found}")));
+            let wide: i64 = page.value("document.documentElement.scrollWidth - innerWidth").await;
+            assert!(wide <= 0, "{size:?}: {wide} pixels too wide");
+        }
+    }
+    assert!(all.is_empty(), "{}", all.join("\n"));
+}
+
 #[test]
 fn the_demo_is_accessible_and_no_wider_than_its_window() {
     let Some(axe) = named("axe", "HEADROOM_AXE") else { return };
     let axe = fs::read_to_string(axe).expect("axe-core's script");
     demo("the_demo_is_accessible_and_no_wider_than_its_window", &[], async |page| {
         write(page, "Once upon a time", 1, 40).await;
-        page.script(&axe).await;
-        let mut all = Vec::new();
-        for scheme in ["light", "dark"] {
-            page.prefer(&[("prefers-color-scheme", scheme), ("prefers-reduced-motion", "reduce")]).await;
-            for size in [LAPTOP, PHONE] {
-                page.resize(size).await;
-                let found = violations(page).await;
-                all.extend(found.into_iter().map(|found| format!("{scheme}, {size:?}: {found}")));
-                let wide: i64 = page.value("document.documentElement.scrollWidth - innerWidth").await;
-                assert!(wide <= 0, "{size:?}: {wide} pixels too wide");
-            }
-        }
-        assert!(all.is_empty(), "{}", all.join("\n"));
+        assert_accessible(page, &axe, &[LAPTOP, PHONE]).await;
     });
 }
 

@@ -5,9 +5,8 @@ use std::fs;
 use fantoccini::key::Key;
 use headroom_kernels::decode::{Decoder, Storage};
 
-use super::{READY, choose, demo, files::small_gpt2, scratch, write};
+use super::{READY, assert_accessible, choose, demo, files::small_gpt2, scratch, write};
 use crate::{
-    accessible::violations,
     environment::named,
     page::{LAPTOP, PHONE, Page},
 };
@@ -147,18 +146,6 @@ fn a_selected_token_is_accessible_and_no_wider_than_its_window() {
         write(page, "Once upon a time", 1, 40).await;
         click_token(page, 18).await;
         page.until("its attention is there", &format!("{ATTENDED} !== ''")).await;
-        page.script(&axe).await;
-        let mut all = Vec::new();
-        for scheme in ["light", "dark"] {
-            page.prefer(&[("prefers-color-scheme", scheme), ("prefers-reduced-motion", "reduce")]).await;
-            for size in [LAPTOP, PHONE, (320, 640)] {
-                page.resize(size).await;
-                let found = violations(page).await;
-                all.extend(found.into_iter().map(|found| format!("{scheme}, {size:?}: {found}")));
-                let wide: i64 = page.value("document.documentElement.scrollWidth - innerWidth").await;
-                assert!(wide <= 0, "{size:?}: {wide} pixels too wide");
-            }
-        }
-        assert!(all.is_empty(), "{}", all.join("\n"));
+        assert_accessible(page, &axe, &[LAPTOP, PHONE, (320, 640)]).await;
     });
 }
