@@ -142,13 +142,6 @@ impl Torch {
         self.state.borrow().autocast.as_ref().map(|autocast| autocast.dtype)
     }
 
-    /// The gradient of a parameter.
-    #[must_use]
-    pub fn gradient(&self, parameter: &Tensor) -> Option<Tensor> {
-        let Some(Edge::Leaf(leaf)) = parameter.edge else { return None };
-        self.state.borrow().gradients.get(leaf as usize).cloned().flatten()
-    }
-
     /// `zero_grad(set_to_none=True)` for parameters in order.
     pub fn zero_grad<'a>(&self, parameters: impl IntoIterator<Item = &'a Tensor>) {
         for parameter in parameters {

@@ -13,50 +13,35 @@ use crate::{
     train_config::{Attention, CrossEntropy, TrainConfig},
 };
 
-/// `nn.Linear`.
-struct Linear {
+/// The parameters of `nn.Linear` or `LayerNorm`.
+struct Parameters {
     weight: Tensor,
     bias: Option<Tensor>,
 }
 
-impl Linear {
-    fn new(torch: &Torch, [input, output]: [u64; 2], bias: bool) -> Self {
-        let weight = torch.parameter("weight", &[output, input], Dtype::Float32);
-        Self { weight, bias: bias.then(|| torch.parameter("bias", &[output], Dtype::Float32)) }
+impl Parameters {
+    /// A weight of these sizes. A bias has the size of its first axis.
+    fn new(torch: &Torch, sizes: &[u64], bias: bool) -> Self {
+        let weight = torch.parameter("weight", sizes, Dtype::Float32);
+        Self { weight, bias: bias.then(|| torch.parameter("bias", &sizes[..1], Dtype::Float32)) }
     }
 
-    fn forward(&self, torch: &Torch, x: &Tensor) -> Tensor {
+    fn linear(&self, torch: &Torch, x: &Tensor) -> Tensor {
         torch.linear(x, &self.weight, self.bias.as_ref())
     }
 
-    fn parameters(&self) -> impl Iterator<Item = &Tensor> {
-        std::iter::once(&self.weight).chain(&self.bias)
-    }
-}
-
-struct LayerNorm {
-    weight: Tensor,
-    bias: Option<Tensor>,
-}
-
-impl LayerNorm {
-    fn new(torch: &Torch, channels: u64, bias: bool) -> Self {
-        let weight = torch.parameter("weight", &[channels], Dtype::Float32);
-        Self { weight, bias: bias.then(|| torch.parameter("bias", &[channels], Dtype::Float32)) }
-    }
-
-    fn forward(&self, torch: &Torch, x: &Tensor) -> Tensor {
+    fn layer_norm(&self, torch: &Torch, x: &Tensor) -> Tensor {
         torch.layer_norm(x, &self.weight, self.bias.as_ref())
     }
 
-    fn parameters(&self) -> impl Iterator<Item = &Tensor> {
+    fn iter(&self) -> impl Iterator<Item = &Tensor> {
         std::iter::once(&self.weight).chain(&self.bias)
     }
 }
 
 struct CausalSelfAttention {
-    c_attn: Linear,
-    c_proj: Linear,
+    c_attn: Parameters,
+    c_proj: Parameters,
     /// The causal mask, if the fused kernels are not used.
     mask: Option<Tensor>,
     n_head: u64,
@@ -66,8 +51,8 @@ struct CausalSelfAttention {
 impl CausalSelfAttention {
     fn new(torch: &Torch, config: &GptConfig, attention: Attention) -> Self {
         let c = config.n_embd();
-        let c_attn = Linear::new(torch, [c, 3 * c], config.bias());
-        let c_proj = Linear::new(torch, [c, c], config.bias());
+        let c_attn = Parameters::new(torch, &[3 * c, c], config.bias());
+        let c_proj = Parameters::new(torch, &[c, c], config.bias());
         let t = config.block_size();
         let mask = (attention == Attention::Math).then(|| torch.empty("mask", &[1, 1, t, t], Dtype::Float32));
         Self { c_attn, c_proj, mask, n_head: config.n_head(), dropout: config.dropout() > 0.0 }
@@ -76,7 +61,7 @@ impl CausalSelfAttention {
     fn forward(&self, torch: &Torch, x: &Tensor, training: bool) -> Tensor {
         let (&[b, t, c], drops) = (x.sizes(), self.dropout && training) else { return x.clone() };
         let heads = |x: &Tensor| torch.transpose(&torch.reshape(x, &[b, t, self.n_head, c / self.n_head]), [1, 2]);
-        let [mut q, mut k, mut v] = torch.split3(&self.c_attn.forward(torch, x));
+        let [mut q, mut k, mut v] = torch.split3(&self.c_attn.linear(torch, x));
         k = heads(&k);
         q = heads(&q);
         v = heads(&v);
@@ -93,14 +78,14 @@ impl CausalSelfAttention {
             _att = att;
         }
         y = torch.reshape(&torch.contiguous(&torch.transpose(&y, [1, 2])), &[b, t, c]);
-        y = torch.dropout(&self.c_proj.forward(torch, &y), drops);
+        y = torch.dropout(&self.c_proj.linear(torch, &y), drops);
         y
     }
 }
 
 struct Mlp {
-    c_fc: Linear,
-    c_proj: Linear,
+    c_fc: Parameters,
+    c_proj: Parameters,
     dropout: bool,
 }
 
@@ -108,31 +93,31 @@ impl Mlp {
     fn new(torch: &Torch, config: &GptConfig) -> Self {
         let c = config.n_embd();
         Self {
-            c_fc: Linear::new(torch, [c, 4 * c], config.bias()),
-            c_proj: Linear::new(torch, [4 * c, c], config.bias()),
+            c_fc: Parameters::new(torch, &[4 * c, c], config.bias()),
+            c_proj: Parameters::new(torch, &[c, 4 * c], config.bias()),
             dropout: config.dropout() > 0.0,
         }
     }
 
     fn forward(&self, torch: &Torch, x: &Tensor, training: bool) -> Tensor {
-        let mut x = self.c_fc.forward(torch, x);
+        let mut x = self.c_fc.linear(torch, x);
         x = torch.gelu(&x);
-        x = self.c_proj.forward(torch, &x);
+        x = self.c_proj.linear(torch, &x);
         x = torch.dropout(&x, self.dropout && training);
         x
     }
 }
 
 struct Block {
-    ln_1: LayerNorm,
+    ln_1: Parameters,
     attn: CausalSelfAttention,
-    ln_2: LayerNorm,
+    ln_2: Parameters,
     mlp: Mlp,
 }
 
 impl Block {
     fn new(torch: &Torch, config: &GptConfig, attention: Attention) -> Self {
-        let norm = || LayerNorm::new(torch, config.n_embd(), config.bias());
+        let norm = || Parameters::new(torch, &[config.n_embd()], config.bias());
         let ln_1 = norm();
         let attn = CausalSelfAttention::new(torch, config, attention);
         let ln_2 = norm();
@@ -140,17 +125,16 @@ impl Block {
     }
 
     fn forward(&self, torch: &Torch, mut x: Tensor, training: bool) -> Tensor {
-        let attended = self.attn.forward(torch, &self.ln_1.forward(torch, &x), training);
+        let attended = self.attn.forward(torch, &self.ln_1.layer_norm(torch, &x), training);
         x = torch.add(&x, &attended);
         drop(attended);
-        let computed = self.mlp.forward(torch, &self.ln_2.forward(torch, &x), training);
+        let computed = self.mlp.forward(torch, &self.ln_2.layer_norm(torch, &x), training);
         torch.add(&x, &computed)
     }
 
     fn parameters(&self) -> impl Iterator<Item = &Tensor> {
-        let attention =
-            self.ln_1.parameters().chain(self.attn.c_attn.parameters()).chain(self.attn.c_proj.parameters());
-        let mlp = self.ln_2.parameters().chain(self.mlp.c_fc.parameters()).chain(self.mlp.c_proj.parameters());
+        let attention = self.ln_1.iter().chain(self.attn.c_attn.iter()).chain(self.attn.c_proj.iter());
+        let mlp = self.ln_2.iter().chain(self.mlp.c_fc.iter()).chain(self.mlp.c_proj.iter());
         attention.chain(mlp)
     }
 }
@@ -160,7 +144,7 @@ struct Gpt {
     wte: Tensor,
     wpe: Tensor,
     h: Vec<Rc<Block>>,
-    ln_f: LayerNorm,
+    ln_f: Parameters,
     dropout: bool,
     cross_entropy: CrossEntropy,
     checkpoints: bool,
@@ -173,7 +157,7 @@ impl Gpt {
             wte: torch.parameter("transformer.wte.weight", &[config.vocab_size(), c], Dtype::Float32),
             wpe: torch.parameter("transformer.wpe.weight", &[config.block_size(), c], Dtype::Float32),
             h: (0..config.n_layer()).map(|_| Rc::new(Block::new(torch, config, attention))).collect(),
-            ln_f: LayerNorm::new(torch, c, config.bias()),
+            ln_f: Parameters::new(torch, &[c], config.bias()),
             dropout: config.dropout() > 0.0,
             cross_entropy: train.cross_entropy,
             checkpoints: train.activation_checkpointing,
@@ -195,7 +179,7 @@ impl Gpt {
                 block.forward(torch, x.clone(), training)
             };
         }
-        x = self.ln_f.forward(torch, &x);
+        x = self.ln_f.layer_norm(torch, &x);
         let kind = match self.cross_entropy {
             CrossEntropy::Whole => {
                 let logits = torch.linear(&x, &self.wte, None);
@@ -211,6 +195,6 @@ impl Gpt {
     /// `named_parameters()` in order; `lm_head.weight` is `wte`.
     fn parameters(&self) -> Vec<&Tensor> {
         let embeddings = [&self.wte, &self.wpe].into_iter();
-        embeddings.chain(self.h.iter().flat_map(|block| block.parameters())).chain(self.ln_f.parameters()).collect()
+        embeddings.chain(self.h.iter().flat_map(|block| block.parameters())).chain(self.ln_f.iter()).collect()
     }
 }

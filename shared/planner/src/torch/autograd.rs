@@ -200,7 +200,7 @@ impl Torch {
             gradient = self.empty("sum of a gradient over broadcast axes", input.layout.sizes(), gradient.dtype());
         }
         if gradient.dtype() != input.dtype {
-            gradient = self.empty_with("cast of a gradient", gradient.layout().dense(), input.dtype);
+            gradient = self.like("cast of a gradient", &gradient, input.dtype);
         }
         gradient
     }
@@ -213,7 +213,7 @@ impl Torch {
         if self.recorder == Recorder::Gpu && sum.is_unique() {
             return sum;
         }
-        self.empty_with("sum of gradients", part.layout().dense(), sum.dtype())
+        self.like("sum of gradients", part, sum.dtype())
     }
 
     /// `AccumulateGrad`: keeps the first gradient of a parameter, and adds later ones to it in place.

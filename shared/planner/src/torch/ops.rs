@@ -21,12 +21,8 @@ pub enum Op {
     Transpose([usize; 2]),
     /// `contiguous` with a copy.
     Copy,
-    /// `split` along the last axis, of a tensor with this layout.
-    Split(Layout),
-    /// `constant_pad_nd` of the last axis, of a tensor with this layout.
-    Pad(Layout),
-    /// A slice or a selected element, of a tensor with this layout.
-    Slice(Layout),
+    /// Another extent of a tensor with this layout: `split`, a slice, an element, or padding. Its gradient has the name.
+    Extent(&'static str, Layout),
     /// `cat` of two tensors along an axis counted from the last one, with their sizes there.
     Cat(usize, [u64; 2]),
     /// `to`, from this dtype.
@@ -37,20 +33,10 @@ pub enum Op {
     Sub,
     /// Product of two tensors.
     Mul,
-    /// A function whose backward needs its result: `sigmoid`, `tanh` or `relu`.
-    OfResult,
+    /// An operation of one input, whose backward allocates the gradient only, with this name.
+    Unary(&'static str),
     /// `square`.
     Square,
-    /// Product with, or quotient by, a Python number.
-    Scale,
-    /// `native_dropout`.
-    Dropout,
-    /// `masked_fill`.
-    MaskedFill,
-    /// `gelu`.
-    Gelu,
-    /// `_fused_rms_norm` without a weight.
-    RmsNorm,
     /// `native_layer_norm`.
     LayerNorm,
     /// `_softmax` or `_log_softmax`, of a tensor with this dtype.
@@ -92,9 +78,7 @@ impl Op {
             Self::View(layout) => vec![Some(torch.reshaped(gradient, layout.sizes()))],
             Self::Transpose(axes) => vec![Some(gradient.with_layout(gradient.layout().transposed(*axes)))],
             Self::Copy => vec![Some(gradient.clone())],
-            Self::Split(layout) => vec![Some(torch.empty("gradient of split", layout.sizes(), gradient.dtype()))],
-            Self::Pad(layout) => vec![Some(torch.empty("gradient of padding", layout.sizes(), gradient.dtype()))],
-            Self::Slice(layout) => vec![Some(torch.empty("gradient of a slice", layout.sizes(), gradient.dtype()))],
+            Self::Extent(name, layout) => vec![Some(torch.empty(name, layout.sizes(), gradient.dtype()))],
             Self::Cat(axis, sizes) => {
                 let part = |&size: &u64| Some(gradient.with_layout(gradient.layout().sliced(*axis, size)));
                 sizes.iter().map(part).collect()
@@ -104,15 +88,10 @@ impl Op {
                 vec![gradients.needs(0).then(|| gradient.clone()), negated]
             }
             Self::Mul => torch.mul_backward(gradients, gradient),
-            Self::OfResult => vec![Some(torch.like("gradient of a function", gradient, gradient.dtype()))],
+            Self::Unary(name) => vec![Some(torch.like(name, gradient, gradient.dtype()))],
             Self::Square => torch.square_backward(gradient),
-            Self::RmsNorm => vec![Some(torch.like("gradient of rms_norm", gradient, gradient.dtype()))],
             Self::Cast(from) => vec![Some(torch.like("gradient of a cast", gradient, *from))],
             Self::Add => gradients.needs.iter().map(|&needs| needs.then(|| gradient.clone())).collect(),
-            Self::Scale => vec![Some(torch.like("gradient of a product with a number", gradient, gradient.dtype()))],
-            Self::Dropout => vec![Some(torch.like("gradient of dropout", gradient, gradient.dtype()))],
-            Self::MaskedFill => vec![Some(torch.like("gradient of masked_fill", gradient, gradient.dtype()))],
-            Self::Gelu => vec![Some(torch.like("gradient of gelu", gradient, gradient.dtype()))],
             Self::LayerNorm => torch.layer_norm_backward(gradients, gradient),
             Self::Softmax(dtype) => vec![Some(torch.like("gradient of softmax", gradient, *dtype))],
             Self::Embedding(weight) => vec![Some(torch.embedding_backward(weight, gradient))],

@@ -72,7 +72,6 @@ impl Torch {
                     let _wide = self.wide(&log_probs);
                     drop(self.empty("scalar", &[], Dtype::Float32));
                 }
-                [&x, &weight, targets].into_iter().for_each(|tensor| recording.save(tensor));
             }
             CrossEntropyInput::Fused => {
                 let gradients = recording
@@ -87,9 +86,9 @@ impl Torch {
                     self.cublas_workspace();
                 }
                 gradients.iter().flatten().for_each(|gradient| recording.save(gradient));
-                [&x, &weight, targets].into_iter().for_each(|tensor| recording.save(tensor));
             }
         }
+        [&x, &weight, targets].into_iter().for_each(|tensor| recording.save(tensor));
         recording.finish(Op::LinearCrossEntropy(kind), &mut [&mut loss]);
         loss
     }
@@ -128,14 +127,8 @@ impl Torch {
         let logits = chunk("logits of a chunk");
         let log_probs = chunk("log_softmax of a chunk");
         let wide = self.wide(&log_probs);
-        let mut gradient = self.like(
-            "gradient of nll_loss",
-            wide.as_ref().unwrap_or(&log_probs),
-            match wide {
-                Some(_) => Dtype::Float32,
-                None => x.dtype(),
-            },
-        );
+        let nll_input = wide.as_ref().unwrap_or(&log_probs);
+        let mut gradient = self.like("gradient of nll_loss", nll_input, nll_input.dtype());
         let is_half = wide.is_some();
         drop(wide);
         if is_half {

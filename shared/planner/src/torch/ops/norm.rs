@@ -43,7 +43,7 @@ impl Torch {
         let mut out = self.empty("rms_norm", x.sizes(), x.dtype());
         let rstd = self.empty("rms_norm rstd", x.layout().narrowed(1).sizes(), Dtype::Float32);
         recording.save(&rstd);
-        recording.finish(Op::RmsNorm, &mut [&mut out]);
+        recording.finish(Op::Unary("gradient of rms_norm"), &mut [&mut out]);
         out
     }
 

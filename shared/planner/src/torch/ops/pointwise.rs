@@ -24,7 +24,7 @@ fn promoted(a: &Tensor, b: &Tensor) -> Dtype {
 
 impl Torch {
     /// A dense tensor with the layout of another, as `empty_like` allocates it.
-    pub(super) fn like(&self, name: &'static str, x: &Tensor, dtype: Dtype) -> Tensor {
+    pub(in crate::torch) fn like(&self, name: &'static str, x: &Tensor, dtype: Dtype) -> Tensor {
         self.empty_with(name, x.layout().dense(), dtype)
     }
 
@@ -39,37 +39,37 @@ impl Torch {
         out
     }
 
+    /// A function of the elements of two tensors, with type promotion and broadcasting. With `saves`, the gradient of
+    /// each needs the other.
+    fn binary(&self, op: Op, name: &'static str, [a, b]: [&Tensor; 2], saves: bool) -> Tensor {
+        let mut recording = self.record(&[a, b]);
+        if saves && recording.needs(0) {
+            recording.save(b);
+        }
+        if saves && recording.needs(1) {
+            recording.save(a);
+        }
+        let mut out = self.empty_with(name, broadcast(a, b), promoted(a, b));
+        recording.finish(op, &mut [&mut out]);
+        out
+    }
+
     /// `a + b`, with type promotion and broadcasting.
     #[must_use]
     pub fn add(&self, a: &Tensor, b: &Tensor) -> Tensor {
-        let recording = self.record(&[a, b]);
-        let mut out = self.empty_with("sum", broadcast(a, b), promoted(a, b));
-        recording.finish(Op::Add, &mut [&mut out]);
-        out
+        self.binary(Op::Add, "sum", [a, b], false)
     }
 
     /// `a - b`.
     #[must_use]
     pub fn sub(&self, a: &Tensor, b: &Tensor) -> Tensor {
-        let recording = self.record(&[a, b]);
-        let mut out = self.empty_with("difference", broadcast(a, b), promoted(a, b));
-        recording.finish(Op::Sub, &mut [&mut out]);
-        out
+        self.binary(Op::Sub, "difference", [a, b], false)
     }
 
     /// `a * b`, with type promotion and broadcasting.
     #[must_use]
     pub fn mul(&self, a: &Tensor, b: &Tensor) -> Tensor {
-        let mut recording = self.record(&[a, b]);
-        if recording.needs(0) {
-            recording.save(b);
-        }
-        if recording.needs(1) {
-            recording.save(a);
-        }
-        let mut out = self.empty_with("product", broadcast(a, b), promoted(a, b));
-        recording.finish(Op::Mul, &mut [&mut out]);
-        out
+        self.binary(Op::Mul, "product", [a, b], true)
     }
 
     /// Autograd computes gradients in the alphabetical order of arguments: `other`, then `self`.
@@ -92,7 +92,7 @@ impl Torch {
         let mut recording = self.record(&[x]);
         let mut out = self.like(name, x, x.dtype());
         recording.save(&out);
-        recording.finish(Op::OfResult, &mut [&mut out]);
+        recording.finish(Op::Unary("gradient of a function"), &mut [&mut out]);
         out
     }
 
@@ -112,13 +112,13 @@ impl Torch {
     /// `x * number` or `x / number`.
     #[must_use]
     pub fn scale(&self, x: &Tensor) -> Tensor {
-        self.unary(Op::Scale, "product with a number", x, false)
+        self.unary(Op::Unary("gradient of a product with a number"), "product with a number", x, false)
     }
 
     /// `F.gelu(x)`.
     #[must_use]
     pub fn gelu(&self, x: &Tensor) -> Tensor {
-        self.unary(Op::Gelu, "gelu", x, true)
+        self.unary(Op::Unary("gradient of gelu"), "gelu", x, true)
     }
 
     /// `F.dropout(x, p)` in training; without dropout, `x` itself.
@@ -131,7 +131,7 @@ impl Torch {
         let mut out = self.like("dropout", x, x.dtype());
         let mask = self.like("dropout mask", x, Dtype::Bool);
         recording.save(&mask);
-        recording.finish(Op::Dropout, &mut [&mut out]);
+        recording.finish(Op::Unary("gradient of dropout"), &mut [&mut out]);
         out
     }
 
@@ -142,7 +142,7 @@ impl Torch {
         let mut recording = self.record(&[x]);
         recording.save(&mask);
         let mut out = self.like("masked_fill", x, x.dtype());
-        recording.finish(Op::MaskedFill, &mut [&mut out]);
+        recording.finish(Op::Unary("gradient of masked_fill"), &mut [&mut out]);
         out
     }
 

@@ -43,7 +43,7 @@ impl Torch {
         let size = x.layout().from_last(0) / 3;
         let mut parts = [(); 3].map(|()| x.with_layout(x.layout().narrowed(size)));
         let [a, b, c] = &mut parts;
-        self.record(&[x]).finish(Op::Split(*x.layout()), &mut [a, b, c]);
+        self.record(&[x]).finish(Op::Extent("gradient of split", *x.layout()), &mut [a, b, c]);
         parts
     }
 
@@ -51,7 +51,7 @@ impl Torch {
     pub(super) fn pad_last(&self, x: &Tensor, size: u64) -> Tensor {
         let recording = self.record(&[x]);
         let mut out = self.empty("padded", x.layout().narrowed(size).sizes(), x.dtype());
-        recording.finish(Op::Pad(*x.layout()), &mut [&mut out]);
+        recording.finish(Op::Extent("gradient of padding", *x.layout()), &mut [&mut out]);
         out
     }
 
@@ -61,13 +61,13 @@ impl Torch {
         if x.layout().from_last(axis) == size {
             return x.clone();
         }
-        self.viewed(Op::Slice(*x.layout()), x, x.layout().sliced(axis, size))
+        self.viewed(Op::Extent("gradient of a slice", *x.layout()), x, x.layout().sliced(axis, size))
     }
 
     /// An element of a vector: `x[i]`.
     #[must_use]
     pub fn element(&self, x: &Tensor) -> Tensor {
-        self.viewed(Op::Slice(*x.layout()), x, Layout::scalar())
+        self.viewed(Op::Extent("gradient of a slice", *x.layout()), x, Layout::scalar())
     }
 
     /// `torch.cat([a, b], axis)`; the axis is counted from the last one.
