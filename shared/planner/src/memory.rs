@@ -14,4 +14,5 @@ pub mod optimizer;
 pub mod program;
 pub mod schedule;
 pub mod simulate;
+pub mod stored;
 pub mod timeline;

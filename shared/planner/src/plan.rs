@@ -9,7 +9,7 @@ pub mod builtin;
 use serde::Serialize;
 use thiserror::Error;
 
-pub use crate::request::Request;
+pub use crate::request::{Machine, Request};
 use crate::{
     dtype::Dtype,
     gpt::tensors::TensorTooLarge,
@@ -80,11 +80,11 @@ pub struct Oom {
     pub message: String,
 }
 
-/// The predicted memory of a run.
+/// The predicted memory of a run, which the request `R` describes.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct Plan<R = Request> {
     /// The request.
-    pub request: Request,
+    pub request: R,
     /// Whether the run fits.
     pub fits: bool,
     /// Memory left on the GPU at the peak, in bytes; negative if the run does not fit.
@@ -100,69 +100,81 @@ pub struct Plan {
     pub failure: Option<Failure>,
     /// Certainty of the figures.
     pub basis: Basis,
+    total_bytes: u64,
     program: Program,
     /// Outcome of the run with unlimited memory.
     outcome: Outcome,
 }
 
-/// Plans a run.
+/// Plans a run of nanoGPT.
 ///
 /// # Errors
 /// [`PlanError::TensorTooLarge`] if a tensor exceeds the memory of every GPU.
 pub fn plan(request: Request) -> Result<Plan, PlanError> {
     let program = request.program()?;
-    let outside = request.outside_bytes();
-    let total = request.device.total_bytes;
-    let limited = simulate(&program, request.segments, request.capacity_bytes());
-    let failure = limited.failure;
-    let outcome = match failure {
-        Some(_) => simulate(&program, request.segments, u64::MAX),
-        None => limited,
-    };
-    let device_used_bytes = outside.saturating_add(outcome.max_reserved_bytes);
-    let peak = Peak {
-        phase: outcome.peak_phase,
-        moment: outcome.peak_moment,
-        live_bytes: outcome.live_bytes_peak,
-        max_allocated_bytes: outcome.max_allocated_bytes,
-        max_reserved_bytes: outcome.max_reserved_bytes,
-        device_used_bytes,
-        by_category: outcome.peak_by_category,
-    };
-    let oom = failure.map(|failure| {
-        let (dims, _) = program.sizes(if failure.in_eval {
-            crate::memory::program::Batch::Eval
-        } else {
-            crate::memory::program::Batch::Train
-        });
-        let state = GpuState {
-            total_bytes: total,
-            other_processes_bytes: request.other_processes_bytes,
-            context_bytes: request.context.bytes,
+    let machine = request.machine();
+    Ok(Plan::simulate(request, &machine, program, Basis::of))
+}
+
+impl<R> Plan<R> {
+    /// Simulates a run's program on a machine. `basis` computes the certainty of the outcome.
+    pub fn simulate(
+        request: R,
+        machine: &Machine,
+        program: Program,
+        basis: impl FnOnce(&R, &Outcome) -> Basis,
+    ) -> Self {
+        let total_bytes = machine.device.total_bytes;
+        let limited = simulate(&program, machine.segments, machine.capacity_bytes());
+        let failure = limited.failure;
+        let outcome = match failure {
+            Some(_) => simulate(&program, machine.segments, u64::MAX),
+            None => limited,
         };
-        Oom {
+        let device_used_bytes = machine.outside_bytes().saturating_add(outcome.max_reserved_bytes);
+        let peak = Peak {
+            phase: outcome.peak_phase,
+            moment: outcome.peak_moment,
+            live_bytes: outcome.live_bytes_peak,
+            max_allocated_bytes: outcome.max_allocated_bytes,
+            max_reserved_bytes: outcome.max_reserved_bytes,
+            device_used_bytes,
+            by_category: outcome.peak_by_category,
+        };
+        Self {
+            fits: failure.is_none(),
+            headroom_bytes: signed_difference(total_bytes, device_used_bytes),
+            phases: outcome.phases.clone(),
+            peak,
+            oom: failure.and_then(|failure| Oom::of(&failure, &program, machine)),
+            failure,
+            basis: basis(&request, &outcome),
+            request,
+            total_bytes,
+            program,
+            outcome,
+        }
+    }
+}
+
+impl Oom {
+    fn of(failure: &Failure, program: &Program, machine: &Machine) -> Option<Self> {
+        let info = program.tensors.get(failure.code, failure.batch)?;
+        let state = GpuState {
+            total_bytes: machine.device.total_bytes,
+            other_processes_bytes: machine.other_processes_bytes,
+            context_bytes: machine.context.bytes,
+        };
+        Some(Self {
             phase: failure.phase,
-            tensor: failure.tensor.name(failure.layer),
-            shape: failure.tensor.shape(dims).as_slice().to_vec(),
-            dtype: failure.tensor.dtype(dims.compute),
+            tensor: info.stored.name(failure.layer),
+            shape: info.shape,
+            dtype: info.dtype,
             requested_bytes: failure.request.segment_bytes,
             allocated_bytes: failure.allocated_bytes,
-            message: out_of_memory(&failure, state, request.torch),
-        }
-    });
-    let basis = Basis::of(&request, &outcome);
-    Ok(Plan {
-        fits: failure.is_none(),
-        headroom_bytes: signed_difference(total, device_used_bytes),
-        phases: outcome.phases.clone(),
-        peak,
-        oom,
-        failure,
-        basis,
-        request,
-        program,
-        outcome,
-    })
+            message: out_of_memory(failure, state, machine.torch),
+        })
+    }
 }
 
 /// Whether a run fits, at half the cost of [`plan`]. A run that [`plan`] rejects does not fit.
@@ -235,7 +247,7 @@ fn signed_difference(have: u64, need: u64) -> i64 {
     i64::try_from(i128::from(have) - i128::from(need)).unwrap_or(i64::MIN)
 }
 
-impl Plan {
+impl<R> Plan<R> {
     /// Whether the run fits.
     #[must_use]
     pub fn fit(&self) -> Fit {
@@ -250,7 +262,7 @@ impl Plan {
     #[must_use]
     pub fn headroom_band_bytes(&self) -> [i64; 2] {
         let [low, high] = self.basis.band_bytes;
-        [high, low].map(|used| signed_difference(self.request.device.total_bytes, used))
+        [high, low].map(|used| signed_difference(self.total_bytes, used))
     }
 
     /// Memory over the whole run in about `columns` columns, as if memory were unlimited.

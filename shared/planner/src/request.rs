@@ -12,7 +12,45 @@ use crate::{
 /// Multiprocessors assumed for a GPU that is described only by its memory: an RTX 4070's.
 pub const ASSUMED_SM_COUNT: u32 = 46;
 
-/// A run and the GPU to plan it for.
+/// The GPU of a run, with what PyTorch does not allocate on it.
+#[derive(Clone, Debug)]
+pub struct Machine {
+    /// The GPU.
+    pub device: Device,
+    /// Kind of segments that PyTorch's caching allocator uses.
+    pub segments: SegmentKind,
+    /// Memory of other processes on the GPU, in bytes.
+    pub other_processes_bytes: u64,
+    /// Estimated size of this process's CUDA context.
+    pub context: Estimate,
+    /// PyTorch version whose out-of-memory message is printed.
+    pub torch: TorchVersion,
+}
+
+impl Machine {
+    /// Memory on the GPU outside PyTorch, in bytes.
+    #[must_use]
+    pub fn outside_bytes(&self) -> u64 {
+        self.other_processes_bytes.saturating_add(self.context.bytes)
+    }
+
+    /// Memory available to PyTorch, in bytes.
+    #[must_use]
+    pub fn capacity_bytes(&self) -> u64 {
+        self.device.total_bytes.saturating_sub(self.outside_bytes())
+    }
+
+    /// The properties of the GPU that determine allocations.
+    #[must_use]
+    pub fn gpu(&self) -> GpuProperties {
+        GpuProperties {
+            compute_capability: self.device.compute_capability,
+            sm_count: self.device.sm_count.unwrap_or(ASSUMED_SM_COUNT),
+        }
+    }
+}
+
+/// A run of nanoGPT and the GPU to plan it for.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// Model configuration.
@@ -45,6 +83,16 @@ impl Request {
             sm_count: self.device.sm_count.unwrap_or(ASSUMED_SM_COUNT),
         };
         program(&self.gpt, &self.train, gpu)
+    }
+
+    pub(crate) fn machine(&self) -> Machine {
+        Machine {
+            device: self.device.clone(),
+            segments: self.segments,
+            other_processes_bytes: self.other_processes_bytes,
+            context: self.context.clone(),
+            torch: self.torch,
+        }
     }
 
     /// Memory on the GPU outside PyTorch, in bytes.

@@ -88,14 +88,13 @@ pub fn events_of(program: &Program) -> Vec<Event> {
     let turns = program.schedule.iter().flat_map(|turn| (0..turn.times).flat_map(|_| &turn.sections));
     for (_, id) in turns {
         let section = &program.sections[id.index()];
-        let (_, bytes) = program.sizes(section.batch);
         for event in &section.events {
             let tensor = &mut tensors[event.slot().index()];
             events.push(match event.action() {
-                Action::Alloc(stored, _) => {
+                Action::Alloc(code, _) => {
                     n_tensors += 1;
                     *tensor = n_tensors;
-                    Event::Alloc(n_tensors, bytes.of(stored))
+                    Event::Alloc(n_tensors, program.tensors.bytes(code, section.batch))
                 }
                 Action::Free => Event::Free(*tensor),
             });

@@ -182,8 +182,8 @@ impl Row {
 /// A program without the scratch memory of memory-efficient attention's backward, which only the random rows record.
 pub fn without_efficient_scratch(mut program: Program) -> Program {
     let is_scratch = |action| {
-        let Action::Alloc(stored, _) = action else { return false };
-        let TensorId { tensor, .. } = stored;
+        let Action::Alloc(code, _) = action else { return false };
+        let tensor = TensorId::from_code(code).expect("a tensor of the table").tensor;
         use Tensor::{EffCast, EffDelta, EffProducts, EffRowSums, EffWorkspace};
         matches!(tensor, EffCast | EffProducts | EffRowSums | EffDelta | EffWorkspace)
     };

@@ -1,10 +1,11 @@
 //! The tensors live at a moment. The same tensor of several blocks is one line.
 
 use headroom_planner::{
-    gpt::tensors::{Category, Lifetime, TensorId},
+    gpt::tensors::{Category, Lifetime},
     memory::{
         program::Phase,
         simulate::{ByCategory, EventIndex},
+        stored::StoredTensor,
         timeline::LiveTensor,
     },
     plan::{Plan, basis::Certainty},
@@ -17,7 +18,7 @@ use crate::text::{self, Key, say, t};
 #[derive(Clone, Debug, PartialEq)]
 pub struct Line {
     /// The tensor.
-    pub stored: TensorId,
+    pub stored: StoredTensor,
     /// The tensor's name; for several blocks, with the range of their numbers.
     pub name: String,
     /// The block of each tensor; empty outside of the blocks.
@@ -137,7 +138,7 @@ const LABELS: [Key; 12] = [
 ];
 
 struct Group {
-    stored: TensorId,
+    stored: StoredTensor,
     first: LiveTensor,
     layers: Vec<u64>,
     n_tensors: usize,
@@ -169,7 +170,7 @@ fn lines(tensors: Vec<LiveTensor>) -> Live {
                 group.bytes += tensor.bytes;
             }
             None => groups.push(Group {
-                stored: tensor.stored,
+                stored: tensor.stored.clone(),
                 layers: tensor.layer.into_iter().collect(),
                 n_tensors: 1,
                 bytes: tensor.bytes,
@@ -191,8 +192,8 @@ fn line(group: Group) -> Line {
         (only, _) => only.map(u64::to_string),
     };
     Line {
-        stored: group.stored,
         name: group.stored.name_in(block.as_deref()),
+        stored: group.stored,
         layers: group.layers,
         n_tensors: group.n_tensors,
         dtype: group.first.dtype.name(),

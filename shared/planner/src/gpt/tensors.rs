@@ -269,6 +269,6 @@ impl TensorBytes {
     }
 }
 
-fn round_up(bytes: u64) -> u64 {
+pub(crate) fn round_up(bytes: u64) -> u64 {
     bytes.next_multiple_of(BLOCK_BYTES).max(BLOCK_BYTES)
 }

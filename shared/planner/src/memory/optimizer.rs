@@ -115,7 +115,7 @@ mod tests {
     use crate::{
         gpt::{
             GptConfig, GptShape,
-            tensors::{Role, Tensor},
+            tensors::{Role, Tensor, TensorId},
         },
         hardware::ComputeCapability,
         memory::{context::GpuProperties, program::Action, schedule::program},
@@ -132,8 +132,10 @@ mod tests {
         let program = program(&gpt, &train, gpu).expect("a small run");
         let events = program.sections.iter().flat_map(|section| &section.events);
         let states = events.filter_map(|event| match event.action() {
-            Action::Alloc(stored, _) if stored.role == Role::State1 => Some(stored.tensor),
-            _ => None,
+            Action::Alloc(code, _) => {
+                TensorId::from_code(code).filter(|stored| stored.role == Role::State1).map(|stored| stored.tensor)
+            }
+            Action::Free => None,
         });
         states.collect()
     }

@@ -5,7 +5,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::gpt::tensors::{Dims, TensorBytes, TensorId};
+pub use super::stored::Batch;
+use super::stored::TensorTable;
+use crate::gpt::tensors::TensorId;
 use headroom_text::{self as text, Key};
 
 /// A phase of the run, with its name in the JSON schema.
@@ -135,7 +137,7 @@ impl Slot {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
     slot: Slot,
-    /// A [`TensorId::code`], or [`FREE`].
+    /// Index into the program's [`TensorTable`], or [`FREE`].
     code: u16,
     layer: u16,
 }
@@ -146,8 +148,8 @@ const NO_LAYER: u16 = u16::MAX;
 /// Action of an [`Event`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Stores a tensor in the slot; the number is the index of its block.
-    Alloc(TensorId, Option<u64>),
+    /// Stores the tensor with this code in the slot; the second number is the index of its block.
+    Alloc(u16, Option<u64>),
     /// Frees the slot's tensor.
     Free,
 }
@@ -159,7 +161,7 @@ impl Event {
         self.slot
     }
 
-    /// A [`TensorId::code`], or a larger number for a free.
+    /// Index into the program's [`TensorTable`], or a larger number for a free.
     #[must_use]
     pub const fn code(self) -> usize {
         self.code as usize
@@ -168,20 +170,11 @@ impl Event {
     /// The action of the event.
     #[must_use]
     pub fn action(self) -> Action {
-        match TensorId::from_code(self.code) {
-            Some(stored) => Action::Alloc(stored, (self.layer != NO_LAYER).then_some(u64::from(self.layer))),
-            None => Action::Free,
+        match self.code {
+            FREE => Action::Free,
+            code => Action::Alloc(code, (self.layer != NO_LAYER).then_some(u64::from(self.layer))),
         }
     }
-}
-
-/// Batch that determines a section's shapes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Batch {
-    /// The training batch, `batch_size`.
-    Train,
-    /// The evaluation batch, `eval_batch_size`.
-    Eval,
 }
 
 /// A sequence of events in one phase.
@@ -233,31 +226,14 @@ impl ScheduleEntry {
 /// The program of a whole run.
 #[derive(Clone, Debug)]
 pub struct Program {
-    /// Shapes of the training batch.
-    pub dims: Dims,
-    /// Shapes of the evaluation batch.
-    pub eval_dims: Dims,
-    /// Bytes of the training batch's tensors.
-    pub bytes: TensorBytes,
-    /// Bytes of the evaluation batch's tensors.
-    pub eval_bytes: TensorBytes,
+    /// The tensors that the events store.
+    pub tensors: TensorTable,
     /// All sections.
     pub sections: Vec<Section>,
     /// Order of execution.
     pub schedule: Vec<ScheduleEntry>,
     /// Total number of slots.
     pub n_slots: usize,
-}
-
-impl Program {
-    /// Shapes and sizes of a section's tensors.
-    #[must_use]
-    pub fn sizes(&self, batch: Batch) -> (&Dims, &TensorBytes) {
-        match batch {
-            Batch::Train => (&self.dims, &self.bytes),
-            Batch::Eval => (&self.eval_dims, &self.eval_bytes),
-        }
-    }
 }
 
 /// Writer of sections: assigns slots and collects events.
@@ -294,8 +270,13 @@ impl ProgramBuilder {
 
     /// Stores a tensor in a slot of the caller.
     pub fn alloc_in(&mut self, slot: Slot, stored: impl Into<TensorId>, layer: Option<u64>) {
+        self.alloc_code(slot, stored.into().code(), layer);
+    }
+
+    /// Stores the tensor with a code of the program's table in a slot of the caller.
+    pub fn alloc_code(&mut self, slot: Slot, code: u16, layer: Option<u64>) {
         let layer = layer.map_or(NO_LAYER, |layer| u16::try_from(layer).unwrap_or(NO_LAYER));
-        self.events.push(Event { slot, code: stored.into().code(), layer });
+        self.events.push(Event { slot, code, layer });
     }
 
     /// Stores a tensor in a new slot of the writer.

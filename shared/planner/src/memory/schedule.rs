@@ -11,6 +11,7 @@ use super::{
     efficient_backward::EfficientBackward,
     optimizer,
     program::{Batch, Phase, Program, ProgramBuilder, ScheduleEntry, SectionId},
+    stored::{GptTensors, TensorTable},
 };
 use crate::{
     gpt::{
@@ -211,7 +212,8 @@ pub fn program(config: &GptConfig, train: &TrainConfig, gpu: GpuProperties) -> R
         training(&mut run, graphs, &mut schedule);
     }
     let (sections, n_slots) = run.w.finish();
-    Ok(Program { dims, eval_dims, bytes, eval_bytes, sections, schedule, n_slots })
+    let tensors = TensorTable::Gpt(Box::new(GptTensors { dims, eval_dims, bytes, eval_bytes }));
+    Ok(Program { tensors, sections, schedule, n_slots })
 }
 
 fn training(run: &mut Run<'_>, graphs: &mut Graphs, schedule: &mut Vec<ScheduleEntry>) {

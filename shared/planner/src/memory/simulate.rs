@@ -5,11 +5,12 @@ mod small_pool;
 
 use cycle::{History, PoolState, digest};
 
+use super::stored::Codes;
 use super::{
     allocator::{Allocator, BlockId, OutOfMemory, SegmentKind, is_small},
     program::{Action, Batch, Phase, Program, ScheduleEntry, Section, SectionId, Slot},
 };
-use crate::gpt::tensors::{Category, TensorBytes, TensorId};
+use crate::gpt::tensors::Category;
 
 /// Peaks of one phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,12 +50,12 @@ pub struct ExecutedSection {
 pub struct Failure {
     /// Phase of the failure.
     pub phase: Phase,
-    /// Tensor of the failed allocation.
-    pub tensor: TensorId,
+    /// Code of the tensor in the program's table.
+    pub code: u16,
     /// Index of the block, if the tensor belongs to one.
     pub layer: Option<u64>,
-    /// Whether the tensor has the shapes of the evaluation batch.
-    pub in_eval: bool,
+    /// Batch that determines the tensor's shape.
+    pub batch: Batch,
     /// Moment before the allocation.
     pub moment: EventIndex,
     /// The failed request.
@@ -63,6 +64,15 @@ pub struct Failure {
     pub allocated_bytes: u64,
     /// `torch.cuda.memory_reserved()` at that moment, after cached segments were released.
     pub reserved_bytes: u64,
+}
+
+impl Failure {
+    /// Name of the tensor.
+    #[must_use]
+    pub fn tensor_name(&self, program: &Program) -> String {
+        let info = program.tensors.get(self.code, self.batch);
+        info.map_or_else(String::new, |info| info.stored.name(self.layer))
+    }
 }
 
 /// Outcome of a simulated run.
@@ -138,15 +148,6 @@ struct SlotContents {
     bytes: u64,
 }
 
-/// Bytes and category of every event code, looked up once per run instead of once per event.
-type Codes = Vec<(u64, u8)>;
-
-/// Computes the bytes and the category of every event code.
-pub(super) fn codes(bytes: &TensorBytes) -> Codes {
-    let all = (0..TensorId::N_CODES).filter_map(|code| TensorId::from_code(u16::try_from(code).ok()?));
-    all.map(|stored| (bytes.of(stored), stored.category() as u8)).collect()
-}
-
 struct Replay<'a> {
     program: &'a Program,
     codes: [Codes; 2],
@@ -169,12 +170,10 @@ struct Replay<'a> {
 
 impl<'a> Replay<'a> {
     fn new(program: &'a Program, kind: SegmentKind, capacity_bytes: u64) -> Self {
-        let train = codes(&program.bytes);
-        let eval = if program.eval_dims == program.dims { train.clone() } else { codes(&program.eval_bytes) };
         Self {
             program,
             allocator: Allocator::new(kind, capacity_bytes),
-            codes: [train, eval],
+            codes: program.tensors.codes(),
             slots: vec![SlotContents::default(); program.n_slots],
             live_bytes: 0,
             live: ByCategory::default(),
@@ -339,12 +338,12 @@ impl<'a> Replay<'a> {
     }
 
     fn fail(&mut self, phase: Phase, batch: Batch, action: Action, request: OutOfMemory) {
-        let Action::Alloc(tensor, layer) = action else { return };
+        let Action::Alloc(code, layer) = action else { return };
         self.failure = Some(Failure {
             phase,
-            tensor,
+            code,
             layer,
-            in_eval: batch == Batch::Eval,
+            batch,
             moment: EventIndex(self.moment),
             request,
             allocated_bytes: self.allocator.allocated_bytes(),

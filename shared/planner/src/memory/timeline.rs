@@ -1,12 +1,13 @@
 //! Memory over the run for a chart, and the live tensors at one moment.
 
 use super::{
-    program::{Action, Phase, Program},
-    simulate::{ByCategory, EventIndex, Outcome, codes},
+    program::{Action, Batch, Phase, Program},
+    simulate::{ByCategory, EventIndex, Outcome},
+    stored::{StoredTensor, TensorInfo},
 };
 use crate::{
     dtype::Dtype,
-    gpt::tensors::{Category, Lifetime, TensorId},
+    gpt::tensors::{Category, Lifetime},
 };
 
 /// One column of a chart.
@@ -43,8 +44,10 @@ pub struct Timeline {
 /// A tensor that is live at a moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LiveTensor {
-    /// Tensor of the table, with its role.
-    pub stored: TensorId,
+    /// Identity of the tensor.
+    pub stored: StoredTensor,
+    /// Code of the tensor in the program's table.
+    pub code: u16,
     /// Index of the block, if the tensor belongs to one.
     pub layer: Option<u64>,
     /// Shape, slowest axis first.
@@ -88,7 +91,7 @@ const DRAWN_ROUNDS: u64 = 16;
 struct Step {
     /// The slot and its new contents.
     slot: usize,
-    now: Option<(TensorId, Option<u64>, bool)>,
+    now: Option<(u16, Option<u64>, Batch)>,
 }
 
 /// Walks over the executed events; `visit` receives each event with its moment and may stop the walk.
@@ -107,7 +110,7 @@ fn walk(
                 return;
             }
             let now = match event.action() {
-                Action::Alloc(stored, layer) => Some((stored, layer, section.batch == super::program::Batch::Eval)),
+                Action::Alloc(code, layer) => Some((code, layer, section.batch)),
                 Action::Free => None,
             };
             if !visit(played.phase, moment, Step { slot: event.slot().index(), now }) {
@@ -128,7 +131,7 @@ fn walk_categories(
     mut visit: impl FnMut(Phase, EventIndex, u64, u64, &ByCategory),
 ) {
     let end = outcome.failure.map_or(usize::MAX, |failure| failure.moment.0);
-    let codes = [codes(&program.bytes), codes(&program.eval_bytes)];
+    let codes = program.tensors.codes();
     let mut slots = vec![(0_u64, 0_u8); program.n_slots];
     let (mut live, mut total) = (ByCategory::default(), 0_u64);
     for played in &outcome.played {
@@ -221,7 +224,7 @@ pub struct AllocationRecord {
     /// Phase of the allocation.
     pub phase: Phase,
     /// The allocated tensor.
-    pub stored: TensorId,
+    pub stored: StoredTensor,
     /// Index of the block, if the tensor belongs to one.
     pub layer: Option<u64>,
     /// Shape, slowest axis first.
@@ -242,26 +245,28 @@ pub fn allocations(
     near: u64,
 ) -> Vec<AllocationRecord> {
     let mut found: Vec<AllocationRecord> = Vec::new();
+    let codes = program.tensors.codes();
     let mut slots = vec![0_u64; program.n_slots];
     let mut live_bytes = 0_u64;
     for played in &outcome.played {
         let section = &program.sections[played.section.index()];
-        let (dims, sizes) = program.sizes(section.batch);
+        let codes = codes[section.batch as usize].as_slice();
         for event in &section.events {
             let held = &mut slots[event.slot().index()];
-            let Action::Alloc(stored, layer) = event.action() else {
+            let Action::Alloc(code, layer) = event.action() else {
                 live_bytes = live_bytes.saturating_sub(std::mem::take(held));
                 continue;
             };
-            let bytes = sizes.of(stored);
-            if asks(bytes) {
+            let bytes = codes.get(event.code()).map_or(0, |(bytes, _)| *bytes);
+            if asks(bytes)
+                && let Some(TensorInfo { stored, shape, dtype, .. }) = program.tensors.get(code, section.batch)
+            {
                 let away = live_bytes.abs_diff(near);
-                let known = found.iter().position(|asked| (asked.phase, asked.stored) == (played.phase, stored));
+                let is_same = |asked: &AllocationRecord| asked.phase == played.phase && asked.stored == stored;
+                let known = found.iter().position(is_same);
                 if known.is_none_or(|at| found[at].live_bytes.abs_diff(near) > away) {
                     known.map(|at| found.remove(at));
                     let at = found.partition_point(|asked| asked.live_bytes.abs_diff(near) <= away);
-                    let shape = stored.shape(dims).as_slice().to_vec();
-                    let dtype = stored.dtype(dims.compute);
                     found.insert(at, AllocationRecord { phase: played.phase, stored, layer, shape, dtype, live_bytes });
                 }
             }
@@ -298,17 +303,9 @@ pub fn live_at(program: &Program, outcome: &Outcome, moment: EventIndex) -> Vec<
         .into_inner()
         .into_iter()
         .flatten()
-        .map(|(stored, layer, in_eval)| {
-            let (dims, bytes) =
-                if in_eval { (&program.eval_dims, &program.eval_bytes) } else { (&program.dims, &program.bytes) };
-            LiveTensor {
-                stored,
-                layer,
-                shape: stored.shape(dims).as_slice().to_vec(),
-                dtype: stored.dtype(dims.compute),
-                bytes: bytes.of(stored),
-                in_eval,
-            }
+        .filter_map(|(code, layer, batch)| {
+            let TensorInfo { stored, shape, dtype, bytes } = program.tensors.get(code, batch)?;
+            Some(LiveTensor { stored, code, layer, shape, dtype, bytes, in_eval: batch == Batch::Eval })
         })
         .collect()
 }

@@ -270,7 +270,7 @@ impl Search {
                 options: options.clone(),
                 figures: if exact { Figures::All } else { Figures::Allocated { reserved_difference_bytes } },
                 phase: failure.phase,
-                tensor: failure.tensor.name(failure.layer),
+                tensor: failure.tensor_name(&program),
                 text: candidate.text(&variant.text(candidate.dtype, self.usual_dtype)),
             };
             if exact {

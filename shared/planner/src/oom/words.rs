@@ -74,7 +74,7 @@ fn largest(plan: &Plan) -> Part {
     let mut live = plan.failure.map(|failure| plan.live_at(failure.moment)).unwrap_or_default();
     let mut next = || {
         // Only two are named, so no sort is necessary.
-        let order = |index: &usize| (Reverse(live[*index].bytes), live[*index].layer, live[*index].stored.code());
+        let order = |index: &usize| (Reverse(live[*index].bytes), live[*index].layer, live[*index].code);
         let largest = (0..live.len()).min_by_key(order)?;
         let tensor = live.swap_remove(largest);
         Some(text::with_size(tensor.name(), text::size(tensor.bytes)))

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::{memory::simulate::Outcome, request::Request, train_config::CrossEntropy};
+use crate::{hardware::context::Estimate, memory::simulate::Outcome, request::Request, train_config::CrossEntropy};
 
 /// Certainty of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -41,12 +41,48 @@ pub struct Basis {
     pub band_bytes: [u64; 2],
 }
 
-/// Relative errors of allocated memory in recorded runs, per mille: eager, compiled, and with estimated parts.
-const ALLOCATED_PER_MILLE: [u64; 3] = [5, 15, 60];
-/// Relative errors of reserved memory, in the same order.
-const RESERVED_PER_MILLE: [u64; 3] = [40, 40, 80];
+/// Kind of a run, with the relative errors of its figures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunKind {
+    /// An eager run of a kind that was recorded.
+    Eager,
+    /// A compiled run of a kind that was recorded.
+    Compiled,
+    /// A run with parts that follow from the libraries' code and were not recorded.
+    FollowsCode,
+}
+
+impl RunKind {
+    /// Relative errors of allocated and of reserved memory, per mille.
+    const fn per_mille(self) -> [u64; 2] {
+        match self {
+            Self::Eager => [5, 40],
+            Self::Compiled => [15, 40],
+            Self::FollowsCode => [60, 80],
+        }
+    }
+}
 
 impl Basis {
+    /// Certainty of a run's outcome. `outside` is the memory outside PyTorch's allocator besides the context, at its
+    /// lower and upper bound.
+    #[must_use]
+    pub fn new(kind: RunKind, outcome: &Outcome, context: &Estimate, outside: [u64; 2]) -> Self {
+        let [allocated_error, reserved_error] = kind.per_mille();
+        let (allocated, reserved) = (outcome.max_allocated_bytes, outcome.max_reserved_bytes);
+        let low = reserved.saturating_sub(reserved / 1000 * reserved_error);
+        let low = low.max(allocated - allocated / 1000 * allocated_error);
+        let high = reserved.saturating_add(reserved / 1000 * reserved_error);
+        let sum = |outside: u64, context: u64, torch: u64| outside.saturating_add(context).saturating_add(torch);
+        let is_measured = context.band_low == context.band_high;
+        Self {
+            allocated: if kind == RunKind::Eager { Certainty::Exact } else { Certainty::Estimated },
+            reserved: Certainty::Estimated,
+            context: if is_measured { Certainty::Measured } else { Certainty::Estimated },
+            band_bytes: [sum(outside[0], context.band_low, low), sum(outside[1], context.band_high, high)],
+        }
+    }
+
     pub(super) fn of(request: &Request, outcome: &Outcome) -> Self {
         let train = &request.train;
         // No recorded run is of these kinds: their sizes follow from the libraries' code.
@@ -57,32 +93,13 @@ impl Basis {
             || (train.compile && train.activation_checkpointing)
             || !request.device.compute_capability.architecture().is_recorded;
         let kind = match (follows_code, train.compile) {
-            (true, _) => 2,
-            (false, true) => 1,
-            (false, false) => 0,
+            (true, _) => RunKind::FollowsCode,
+            (false, true) => RunKind::Compiled,
+            (false, false) => RunKind::Eager,
         };
-        let within = |bytes: u64, per_mille: u64| bytes.saturating_add(bytes / 1000 * per_mille);
-        let reserved = outcome.max_reserved_bytes;
-        let low = reserved.saturating_sub(reserved / 1000 * RESERVED_PER_MILLE[kind]);
-        let low = low.max(outcome.max_allocated_bytes - outcome.max_allocated_bytes / 1000 * ALLOCATED_PER_MILLE[kind]);
         let others = request.other_processes_bytes;
         let nccl = if train.world_size > 1 { NCCL_BYTES_MAX } else { 0 };
-        Self {
-            allocated: if kind == 0 { Certainty::Exact } else { Certainty::Estimated },
-            reserved: Certainty::Estimated,
-            context: if request.context.band_low == request.context.band_high {
-                Certainty::Measured
-            } else {
-                Certainty::Estimated
-            },
-            band_bytes: [
-                others.saturating_add(request.context.band_low).saturating_add(low),
-                others
-                    .saturating_add(request.context.band_high)
-                    .saturating_add(within(reserved, RESERVED_PER_MILLE[kind]))
-                    .saturating_add(nccl),
-            ],
-        }
+        Self::new(kind, outcome, &request.context, [others, others.saturating_add(nccl)])
     }
 }
 

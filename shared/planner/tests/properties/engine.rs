@@ -37,14 +37,14 @@ fn written(program: &Program) -> Vec<(Event, String)> {
     let entries = program.schedule.iter().flat_map(|entry| (0..entry.times).flat_map(|_| &entry.sections));
     for (_, id) in entries {
         let section = &program.sections[id.index()];
-        let (_, bytes) = program.sizes(section.batch);
         for event in &section.events {
             let tensor = &mut tensors[event.slot().index()];
             events.push(match event.action() {
-                Action::Alloc(stored, layer) => {
+                Action::Alloc(code, layer) => {
                     n_tensors += 1;
                     *tensor = n_tensors;
-                    (Event::Alloc(n_tensors, bytes.of(stored)), stored.name(layer))
+                    let info = program.tensors.get(code, section.batch).expect("a tensor of the table");
+                    (Event::Alloc(n_tensors, info.bytes), info.stored.name(layer))
                 }
                 Action::Free => (Event::Free(*tensor), String::new()),
             });

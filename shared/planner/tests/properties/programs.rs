@@ -19,7 +19,8 @@ fn slips(program: &Program) -> Vec<String> {
             for event in &section.events {
                 let slot: Slot = event.slot();
                 match event.action() {
-                    Action::Alloc(stored, layer) => {
+                    Action::Alloc(code, layer) => {
+                        let stored = program.tensors.get(code, section.batch).expect("a tensor of the table").stored;
                         let name = stored.name(layer);
                         if let Some(before) = held[slot.index()].replace(name.clone()) {
                             slips.push(format!("{}: {name} takes the slot that {before} is in", phase.name()));

@@ -21,12 +21,15 @@ fn replayed_in_full(program: &Program, segments: SegmentKind) -> (u64, u64) {
     let rounds = program.schedule.iter().flat_map(|turn| (0..turn.times).flat_map(|_| &turn.sections));
     for (_, id) in rounds {
         let section = &program.sections[id.index()];
-        let (_, bytes) = program.sizes(section.batch);
         for event in &section.events {
             let slot = &mut slots[event.slot().index()];
             match event.action() {
-                Action::Alloc(stored, _) => {
-                    *slot = Some(allocator.alloc(bytes.of(stored)).expect("a GPU without end has room"));
+                Action::Alloc(code, _) => {
+                    *slot = Some(
+                        allocator
+                            .alloc(program.tensors.bytes(code, section.batch))
+                            .expect("a GPU without end has room"),
+                    );
                 }
                 Action::Free => allocator.free(slot.take().expect("a slot that is given back holds a tensor")),
             }

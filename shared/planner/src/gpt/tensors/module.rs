@@ -101,7 +101,8 @@ mod tests {
             let source = Source::File { name: "config.py".to_owned(), text: format!("batch_size = 2\n{config}") };
             let program = resolve(&[source], options).request.expect("a request").program().expect("a program");
             for event in program.sections.iter().flat_map(|section| &section.events) {
-                let Action::Alloc(stored, layer) = event.action() else { continue };
+                let Action::Alloc(code, layer) = event.action() else { continue };
+                let stored = TensorId::from_code(code).expect("a tensor of the table");
                 let block = layer.map(|layer| layer.to_string());
                 let module = stored.module_in(block.as_deref());
                 let within = block.map(|block| ["transformer.h.", &block].concat());

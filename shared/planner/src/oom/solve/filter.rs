@@ -10,6 +10,7 @@ use crate::{
     memory::{
         allocator::segment_bytes,
         program::{Action, Phase},
+        stored::TensorTable,
     },
     nanogpt::Value,
     oom::Size,
@@ -86,18 +87,20 @@ impl Mode {
             let options = Options { attention, ..options.clone() };
             let request = resolve(&[source_of(&keys)], &options).request;
             let Some(program) = request.and_then(|request| request.program().ok()) else { continue };
+            let TensorTable::Gpt(tensors) = &program.tensors else { continue };
             let played = program.schedule.iter().flat_map(|turn| &turn.sections);
             for &(phase, section) in played {
                 for event in &program.sections[section.index()].events {
-                    let Action::Alloc(tensor, _) = event.action() else { continue };
-                    let size = PROBES.map(|(b, t)| tensor.bytes(&Dims { b, t, ..program.dims }));
+                    let Action::Alloc(code, _) = event.action() else { continue };
+                    let Some(tensor) = TensorId::from_code(code) else { continue };
+                    let size = PROBES.map(|(b, t)| tensor.bytes(&Dims { b, t, ..tensors.dims }));
                     if !sizes.contains(&size) {
                         sizes.push(size);
                         stored.push((tensor, phase));
                     }
                 }
             }
-            dims = Some(program.dims);
+            dims = Some(tensors.dims);
         }
         let Candidate { model, dtype, compile, .. } = *candidate;
         Self { model, dtype, compile, dims, stored }
