@@ -12,21 +12,30 @@ mod heap;
 mod layout;
 mod ops;
 pub mod optim;
+mod scope;
+mod script;
 mod tensor;
 
 use std::{cell::RefCell, rc::Rc};
 
 pub use checkpoint::Function;
-pub use heap::Event;
+pub use heap::{Event, Label, Name};
 pub use layout::Layout;
 pub use ops::CrossEntropyInput;
+pub use scope::{Scope, ScopeGuard};
+pub use script::{Recording, Script};
 pub use tensor::Tensor;
 
 use autograd::Tape;
-use heap::{Heap, Storage};
+use heap::Heap;
+use scope::Modules;
 use tensor::Edge;
 
-use crate::{dtype::Dtype, memory::context::GpuProperties};
+use crate::{
+    dtype::Dtype,
+    gpt::tensors::{Category, Lifetime},
+    memory::context::GpuProperties,
+};
 
 /// What recorded the events that the engine reproduces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +53,16 @@ pub struct Torch {
     heap: Rc<Heap>,
     gpu: GpuProperties,
     recorder: Recorder,
+    modules: Modules,
     state: RefCell<State>,
+}
+
+/// A parameter, with its gradient.
+#[derive(Debug)]
+struct Leaf {
+    name: &'static str,
+    scope: Scope,
+    gradient: Option<Tensor>,
 }
 
 #[derive(Debug)]
@@ -52,10 +70,9 @@ struct State {
     tape: Tape,
     records_graph: bool,
     autocast: Option<Autocast>,
-    /// Gradient of each parameter.
-    gradients: Vec<Option<Tensor>>,
+    leaves: Vec<Leaf>,
     /// cuBLAS workspaces of the main thread and of the autograd thread.
-    workspaces: [Option<Storage>; 2],
+    workspaces: [Option<Tensor>; 2],
     in_backward: bool,
     checkpoint: Option<checkpoint::Pass>,
 }
@@ -75,21 +92,36 @@ impl Torch {
             tape: Tape::default(),
             records_graph: true,
             autocast: None,
-            gradients: Vec::new(),
+            leaves: Vec::new(),
             workspaces: [None, None],
             in_backward: false,
             checkpoint: None,
         };
-        Self { heap: Rc::default(), gpu, recorder, state: RefCell::new(state) }
+        Self { heap: Rc::default(), gpu, recorder, modules: Modules::default(), state: RefCell::new(state) }
     }
 
-    /// Takes the events since the last call.
+    /// Takes all events. Labels of tensors cannot change afterwards.
     #[must_use]
     pub fn take_events(&self) -> Vec<Event> {
         self.heap.take_events()
     }
 
-    /// Allocates a contiguous tensor.
+    /// Enters a module, until the guard is dropped.
+    pub fn enter(&self, module: &'static str) -> ScopeGuard<'_> {
+        self.modules.enter(module, None)
+    }
+
+    /// Enters the module of a block, such as `h.3`.
+    pub fn enter_block(&self, list: &'static str, block: u64) -> ScopeGuard<'_> {
+        self.modules.enter(list, Some(block))
+    }
+
+    /// Assigns a category to the tensors of operations, until the guard is dropped.
+    pub fn enter_category(&self, category: Category) -> ScopeGuard<'_> {
+        self.modules.enter_scope(Scope { category, ..self.modules.current() })
+    }
+
+    /// Allocates a contiguous tensor: an operation's output or scratch memory.
     #[must_use]
     pub fn empty(&self, name: &'static str, sizes: &[u64], dtype: Dtype) -> Tensor {
         self.empty_with(name, Layout::contiguous(sizes), dtype)
@@ -97,24 +129,70 @@ impl Torch {
 
     /// Allocates a dense tensor with this layout.
     fn empty_with(&self, name: &'static str, layout: Layout, dtype: Dtype) -> Tensor {
-        let bytes = layout.elements().saturating_mul(dtype.bytes());
-        Tensor::new(self.heap.alloc(bytes, name), layout, dtype)
+        let scope = self.modules.current();
+        let lifetime = Lifetime::Intermediate;
+        self.allocate(Label { name: Name::Operation(name), scope, category: scope.category, lifetime, layout, dtype })
+    }
+
+    fn allocate(&self, label: Label) -> Tensor {
+        let bytes = label.layout.elements().saturating_mul(label.dtype.bytes());
+        Tensor::new(self.heap.alloc(bytes, label), label.layout, label.dtype)
+    }
+
+    /// Allocates a tensor that has this name in its module for as long as the script keeps it.
+    fn named(&self, name: Name, sizes: &[u64], dtype: Dtype, (category, lifetime): (Category, Lifetime)) -> Tensor {
+        let (scope, layout) = (self.modules.current(), Layout::contiguous(sizes));
+        self.allocate(Label { name, scope, category, lifetime, layout, dtype })
+    }
+
+    /// Allocates scratch memory of a kernel.
+    fn scratch(&self, name: &'static str, sizes: &[u64], dtype: Dtype) -> Tensor {
+        self.named(Name::Operation(name), sizes, dtype, (Category::Workspace, Lifetime::Scratch))
+    }
+
+    /// Allocates a buffer of the model.
+    #[must_use]
+    pub fn buffer(&self, name: &'static str, sizes: &[u64], dtype: Dtype) -> Tensor {
+        self.named(Name::Parameter(name), sizes, dtype, (Category::Parameters, Lifetime::Run))
+    }
+
+    /// Allocates a tensor of the batch.
+    #[must_use]
+    pub fn input(&self, name: &'static str, sizes: &[u64], dtype: Dtype) -> Tensor {
+        self.named(Name::Operation(name), sizes, dtype, (Category::Input, Lifetime::Batch))
+    }
+
+    /// Allocates a state of the optimizer for a parameter or for several ones.
+    #[must_use]
+    pub fn optimizer_state(&self, name: &'static str, sizes: &[u64], dtype: Dtype, of: Option<&Tensor>) -> Tensor {
+        let state = &self.state.borrow();
+        let leaf = match of.and_then(|parameter| parameter.edge) {
+            Some(Edge::Leaf(leaf)) => state.leaves.get(leaf as usize),
+            _ => None,
+        };
+        let lifetime = Lifetime::FromFirstStep;
+        let (name, scope) = match leaf {
+            Some(leaf) => (Name::Of(name, leaf.name), leaf.scope),
+            None => (Name::Operation(name), self.modules.current()),
+        };
+        let (category, layout) = (Category::OptimizerState, Layout::contiguous(sizes));
+        self.allocate(Label { name, scope, category, lifetime, layout, dtype })
     }
 
     /// Allocates a parameter that requires gradients.
     #[must_use]
     pub fn parameter(&self, name: &'static str, sizes: &[u64], dtype: Dtype) -> Tensor {
-        let mut tensor = self.empty(name, sizes, dtype);
-        let gradients = &mut self.state.borrow_mut().gradients;
-        tensor.edge = Some(Edge::Leaf(u32::try_from(gradients.len()).unwrap_or(u32::MAX)));
-        gradients.push(None);
+        let mut tensor = self.buffer(name, sizes, dtype);
+        let leaves = &mut self.state.borrow_mut().leaves;
+        tensor.edge = Some(Edge::Leaf(u32::try_from(leaves.len()).unwrap_or(u32::MAX)));
+        leaves.push(Leaf { name, scope: self.modules.current(), gradient: None });
         tensor
     }
 
     /// A copy of a parameter in another dtype, with which `module.to(dtype)` replaces the parameter.
     #[must_use]
     pub fn parameter_like(&self, name: &'static str, parameter: &Tensor, dtype: Dtype) -> Tensor {
-        let mut tensor = self.empty(name, parameter.sizes(), dtype);
+        let mut tensor = self.buffer(name, parameter.sizes(), dtype);
         tensor.edge = parameter.edge;
         tensor
     }
@@ -146,7 +224,7 @@ impl Torch {
     pub fn zero_grad<'a>(&self, parameters: impl IntoIterator<Item = &'a Tensor>) {
         for parameter in parameters {
             let Some(Edge::Leaf(leaf)) = parameter.edge else { continue };
-            let gradient = self.state.borrow_mut().gradients.get_mut(leaf as usize).and_then(Option::take);
+            let gradient = self.state.borrow_mut().leaves.get_mut(leaf as usize).and_then(|leaf| leaf.gradient.take());
             drop(gradient);
         }
     }
@@ -156,7 +234,12 @@ impl Torch {
         let at = usize::from(self.state.borrow().in_backward);
         if self.state.borrow().workspaces[at].is_none() {
             let bytes = self.gpu.compute_capability.architecture().cublas_workspace_bytes;
-            let workspace = self.heap.alloc(bytes, "cuBLAS workspace");
+            let workspace = self.named(
+                Name::Operation("cuBLAS workspace"),
+                &[bytes],
+                Dtype::Uint8,
+                (Category::Workspace, Lifetime::Run),
+            );
             self.state.borrow_mut().workspaces[at] = Some(workspace);
         }
     }

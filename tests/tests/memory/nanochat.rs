@@ -3,9 +3,12 @@
 use std::fs;
 
 use headroom_planner::{
-    memory::allocator::{Allocator, SegmentKind},
-    models::nanochat::{self, Args, Rounds},
-    torch::{Event, Recorder},
+    memory::{
+        allocator::{Allocator, SegmentKind},
+        program::Phase,
+    },
+    models::nanochat::{self, Args, Lengths},
+    torch::{Event, Recorder, Recording},
 };
 use serde_json::Value;
 
@@ -61,12 +64,33 @@ fn args(row: &Value) -> Args {
     }
 }
 
-/// The engine's events of a line, by phase.
-fn derived(row: &Value) -> Vec<(&'static str, Vec<Event>)> {
+/// A run of the script that measured a line.
+fn recording(row: &Value) -> Recording {
     let count = |key: &str| row[key].as_u64().expect("a count");
-    let args = args(row);
-    let rounds = Rounds { eval: 2, micro_steps: count("grad_accum_steps"), steps: 3 };
-    nanochat::run(&args, SM90, Recorder::Gpu, rounds)
+    let lengths =
+        Lengths { eval_steps: 2, grad_accum_steps: count("grad_accum_steps"), num_iterations: 3, eval_every: u64::MAX };
+    nanochat::run(&args(row), lengths, SM90, Recorder::Gpu)
+}
+
+/// The engine's events of a line, by phase of the script: the context, the model, the evaluation, the first forward, and
+/// the rest of each step.
+fn derived(recording: &Recording) -> Vec<(&'static str, Vec<Event>)> {
+    let mut phases: Vec<(&'static str, Vec<Event>)> = Vec::new();
+    for (phase, events) in recording.sections() {
+        let name = match phase {
+            Phase::Init => "init",
+            Phase::EvalFirst | Phase::Eval => "eval",
+            Phase::FirstForward => "first_forward",
+            Phase::FirstBackward | Phase::SteadyForward | Phase::SteadyBackward => "backward",
+            Phase::FirstOptimizer | Phase::SteadyOptimizer => "optimizer",
+            _ => panic!("the script has no {phase:?}"),
+        };
+        match phases.last_mut() {
+            Some((last, all)) if *last == name && phase != Phase::Init => all.extend_from_slice(events),
+            _ => phases.push((name, events.to_vec())),
+        }
+    }
+    phases
 }
 
 /// Scalars and sums of the compiled Muon kernel that the engine does not have, in bytes.
@@ -75,7 +99,7 @@ const MUON_SCALARS: u64 = 4096;
 /// Phases of a line whose figures differ from the engine's.
 fn differences(row: &Value) -> Vec<String> {
     let phases = row["phases"].as_array().expect("a list of phases");
-    let derived = figures(derived(row));
+    let derived = figures(derived(&recording(row)));
     assert_eq!(phases.len(), derived.len(), "the engine has the phases of the script");
     let bytes = |phase: &Value, key: &str| phase[key].as_u64().expect("bytes");
     let differs = |(phase, (name, ours)): (&Value, (&str, Figures))| {
@@ -116,7 +140,7 @@ fn reserved_deviations(row: &Value) -> Vec<f64> {
     let first = allocator.alloc(512).expect("unlimited memory");
     allocator.free(first);
     let mut blocks = Vec::new();
-    let phases = row["phases"].as_array().expect("a list of phases").iter().zip(derived(row));
+    let phases = row["phases"].as_array().expect("a list of phases").iter().zip(derived(&recording(row)));
     let deviations = phases.map(|(phase, (_, events))| {
         for event in events {
             match event {

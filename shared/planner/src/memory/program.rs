@@ -270,22 +270,26 @@ impl ProgramBuilder {
 
     /// Stores a tensor in a slot of the caller.
     pub fn alloc_in(&mut self, slot: Slot, stored: impl Into<TensorId>, layer: Option<u64>) {
-        self.alloc_code(slot, stored.into().code(), layer);
+        self.alloc_code_in(slot, stored.into().code(), layer);
     }
 
-    /// Stores the tensor with a code of the program's table in a slot of the caller.
-    pub fn alloc_code(&mut self, slot: Slot, code: u16, layer: Option<u64>) {
+    fn alloc_code_in(&mut self, slot: Slot, code: u16, layer: Option<u64>) {
         let layer = layer.map_or(NO_LAYER, |layer| u16::try_from(layer).unwrap_or(NO_LAYER));
         self.events.push(Event { slot, code, layer });
     }
 
     /// Stores a tensor in a new slot of the writer.
     pub fn alloc(&mut self, stored: impl Into<TensorId>, layer: Option<u64>) -> Slot {
+        self.alloc_code(stored.into().code(), layer)
+    }
+
+    /// Stores the tensor with a code of the program's table in a new slot of the writer.
+    pub fn alloc_code(&mut self, code: u16, layer: Option<u64>) -> Slot {
         let slot = Slot(self.free_slots.pop().unwrap_or_else(|| {
             self.n_slots += 1;
             self.n_slots - 1
         }));
-        self.alloc_in(slot, stored, layer);
+        self.alloc_code_in(slot, code, layer);
         slot
     }
 
@@ -297,6 +301,11 @@ impl ProgramBuilder {
     /// Frees a tensor in a slot of the writer.
     pub fn free(&mut self, slot: Slot) {
         self.free_kept(slot);
+        self.free_slots.push(slot.0);
+    }
+
+    /// Releases a slot of the writer whose tensor moves to another slot.
+    pub fn release(&mut self, slot: Slot) {
         self.free_slots.push(slot.0);
     }
 

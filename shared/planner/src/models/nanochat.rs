@@ -5,10 +5,11 @@
 mod optim;
 mod train;
 
-pub use train::{Rounds, run};
+pub use train::{Lengths, run};
 
 use crate::{
     dtype::Dtype,
+    gpt::tensors::Category,
     torch::{Tensor, Torch},
 };
 
@@ -66,15 +67,18 @@ const VE_GATE_CHANNELS: u64 = 12;
 
 /// A linear layer without bias that casts its float32 weight to the input's dtype.
 struct Linear {
+    name: &'static str,
     weight: Tensor,
 }
 
 impl Linear {
-    fn new(torch: &Torch, [input, output]: [u64; 2]) -> Self {
-        Self { weight: torch.parameter("weight", &[output, input], Dtype::Float32) }
+    fn new(torch: &Torch, name: &'static str, [input, output]: [u64; 2]) -> Self {
+        let _scope = torch.enter(name);
+        Self { name, weight: torch.parameter("weight", &[output, input], Dtype::Float32) }
     }
 
     fn forward(&self, torch: &Torch, x: &Tensor) -> Tensor {
+        let _scope = torch.enter(self.name);
         torch.linear(x, &torch.cast(&self.weight, x.dtype()), None)
     }
 }
@@ -86,11 +90,11 @@ struct Embedding {
 
 impl Embedding {
     fn new(torch: &Torch, args: &Args) -> Self {
-        Self { weight: torch.parameter("embedding", &[args.padded_vocab_size(), args.n_embd()], Dtype::Float32) }
+        Self { weight: torch.parameter("weight", &[args.padded_vocab_size(), args.n_embd()], Dtype::Float32) }
     }
 
     fn cast(&mut self, torch: &Torch) {
-        self.weight = torch.parameter_like("embedding", &self.weight, COMPUTE);
+        self.weight = torch.parameter_like("weight", &self.weight, COMPUTE);
     }
 }
 
@@ -136,13 +140,15 @@ struct CausalSelfAttention {
 
 impl CausalSelfAttention {
     fn new(torch: &Torch, args: &Args, layer: u64) -> Self {
+        let _scope = torch.enter("attn");
         let c = args.n_embd();
-        let [c_q, c_k, c_v, c_proj] = [(); 4].map(|()| Linear::new(torch, [c, c]));
-        let ve_gate = args.has_ve(layer).then(|| Linear::new(torch, [VE_GATE_CHANNELS, args.n_head()]));
+        let [c_q, c_k, c_v, c_proj] = ["c_q", "c_k", "c_v", "c_proj"].map(|name| Linear::new(torch, name, [c, c]));
+        let ve_gate = args.has_ve(layer).then(|| Linear::new(torch, "ve_gate", [VE_GATE_CHANNELS, args.n_head()]));
         Self { c_q, c_k, c_v, c_proj, ve_gate, n_head: args.n_head(), has_window: args.has_window(layer) }
     }
 
     fn forward(&self, torch: &Torch, x: &Tensor, ve: Option<&Tensor>, [cos, sin]: &[Tensor; 2]) -> Tensor {
+        let _scope = torch.enter("attn");
         let &[b, t, c] = x.sizes() else { return x.clone() };
         let heads = |x: &Tensor| torch.reshape(x, &[b, t, self.n_head, c / self.n_head]);
         let mut q = heads(&self.c_q.forward(torch, x));
@@ -183,11 +189,13 @@ struct Mlp {
 
 impl Mlp {
     fn new(torch: &Torch, args: &Args) -> Self {
+        let _scope = torch.enter("mlp");
         let c = args.n_embd();
-        Self { c_fc: Linear::new(torch, [c, 4 * c]), c_proj: Linear::new(torch, [4 * c, c]) }
+        Self { c_fc: Linear::new(torch, "c_fc", [c, 4 * c]), c_proj: Linear::new(torch, "c_proj", [4 * c, c]) }
     }
 
     fn forward(&self, torch: &Torch, x: &Tensor) -> Tensor {
+        let _scope = torch.enter("mlp");
         let mut x = self.c_fc.forward(torch, x);
         x = torch.square(&torch.function("relu", &x));
         self.c_proj.forward(torch, &x)
@@ -201,6 +209,7 @@ struct Block {
 
 impl Block {
     fn new(torch: &Torch, args: &Args, layer: u64) -> Self {
+        let _scope = torch.enter_block("h", layer);
         Self { attn: CausalSelfAttention::new(torch, args, layer), mlp: Mlp::new(torch, args) }
     }
 
@@ -237,17 +246,25 @@ struct Gpt {
 impl Gpt {
     /// `model.to_empty(device)`, then `init_weights()`.
     fn new(torch: &Torch, args: &Args) -> Self {
-        let scalars = |n| torch.parameter("scalars", &[n], Dtype::Float32);
-        let wte = Embedding::new(torch, args);
+        let scalars = |name, n| torch.parameter(name, &[n], Dtype::Float32);
+        let transformer = torch.enter("transformer");
+        let wte = {
+            let _scope = torch.enter("wte");
+            Embedding::new(torch, args)
+        };
         let h = (0..args.depth).map(|layer| Block::new(torch, args, layer)).collect();
-        let lm_head = Linear::new(torch, [args.n_embd(), args.padded_vocab_size()]);
-        let smear_gate = Linear::new(torch, [SMEAR_CHANNELS, 1]);
-        let value_embeds =
-            (0..args.depth).map(|layer| args.has_ve(layer).then(|| Embedding::new(torch, args))).collect();
-        let [resid_lambdas, x0_lambdas] = [(); 2].map(|()| scalars(args.depth));
-        let [smear_lambda, backout_lambda] = [(); 2].map(|()| scalars(1));
+        drop(transformer);
+        let lm_head = Linear::new(torch, "lm_head", [args.n_embd(), args.padded_vocab_size()]);
+        let smear_gate = Linear::new(torch, "smear_gate", [SMEAR_CHANNELS, 1]);
+        let value_embedding = |layer| {
+            let _scope = torch.enter_block("value_embeds", layer);
+            Embedding::new(torch, args)
+        };
+        let value_embeds = (0..args.depth).map(|layer| args.has_ve(layer).then(|| value_embedding(layer))).collect();
+        let [resid_lambdas, x0_lambdas] = ["resid_lambdas", "x0_lambdas"].map(|name| scalars(name, args.depth));
+        let [smear_lambda, backout_lambda] = ["smear_lambda", "backout_lambda"].map(|name| scalars(name, 1));
         let rotary = [10 * args.max_seq_len, 1, args.head_dim / 2];
-        let cos_sin = ["cos", "sin"].map(|name| torch.empty(name, &rotary, COMPUTE));
+        let cos_sin = ["cos", "sin"].map(|name| torch.buffer(name, &rotary, COMPUTE));
         let vocab_size = args.vocab_size;
         let mut model = Self {
             wte,
@@ -263,16 +280,28 @@ impl Gpt {
             vocab_size,
         };
         model.cos_sin = rotary_embeddings(torch, &rotary);
-        model.wte.cast(torch);
-        model.value_embeds.iter_mut().flatten().for_each(|embedding| embedding.cast(torch));
+        model.cast_embeddings(torch);
         model
+    }
+
+    fn cast_embeddings(&mut self, torch: &Torch) {
+        let scope = torch.enter("transformer.wte");
+        self.wte.cast(torch);
+        drop(scope);
+        for (layer, embedding) in self.value_embeds.iter_mut().enumerate() {
+            let _scope = torch.enter_block("value_embeds", layer as u64);
+            embedding.iter_mut().for_each(|embedding| embedding.cast(torch));
+        }
     }
 
     /// The loss: the mean, or that of each token.
     fn forward(&self, torch: &Torch, idx: &Tensor, targets: &Tensor, is_mean: bool) -> Tensor {
         let t = idx.layout().from_last(0);
         let cos_sin = self.cos_sin.clone().map(|x| torch.slice(&x, 2, t));
-        let mut x = torch.embedding(idx, &self.wte.weight);
+        let mut x = {
+            let _scope = torch.enter("transformer.wte");
+            torch.embedding(idx, &self.wte.weight)
+        };
         x = torch.rms_norm(&x);
         let later = |x: &Tensor| torch.slice(x, 1, t - 1);
         let gate = torch.mul(
@@ -288,8 +317,14 @@ impl Gpt {
                 &torch.mul(&torch.element(&self.resid_lambdas), &x),
                 &torch.mul(&torch.element(&self.x0_lambdas), &x0),
             );
-            ve = self.value_embeds[i].as_ref().map(|embedding| torch.embedding(idx, &embedding.weight));
-            x = block.forward(torch, x.clone(), ve.as_ref(), &cos_sin);
+            ve = self.value_embeds[i].as_ref().map(|embedding| {
+                let _scope = torch.enter_block("value_embeds", i as u64);
+                torch.embedding(idx, &embedding.weight)
+            });
+            x = {
+                let _scope = torch.enter_block("transformer.h", i as u64);
+                block.forward(torch, x.clone(), ve.as_ref(), &cos_sin)
+            };
             if i == self.h.len() / 2 {
                 x_backout = Some(x.clone());
             }
@@ -298,6 +333,7 @@ impl Gpt {
             x = torch.sub(&x, &torch.mul(&torch.cast(&self.backout_lambda, x.dtype()), x_backout));
         }
         x = torch.rms_norm(&x);
+        let _scope = torch.enter_category(Category::LogitsAndLoss);
         let mut logits = self.lm_head.forward(torch, &x);
         logits = torch.slice(&logits, 0, self.vocab_size);
         logits = torch.cast(&logits, Dtype::Float32);
@@ -341,10 +377,10 @@ fn rotary_embeddings(torch: &Torch, sizes: &[u64; 3]) -> [Tensor; 2] {
         vector(channels)
     };
     let _t = vector(positions);
-    let table = |dtype| torch.empty("rotary embedding", sizes, dtype);
-    let _freqs = table(Dtype::Float32);
-    let wide = [(); 2].map(|()| table(Dtype::Float32));
-    let narrow = [(); 2].map(|()| table(COMPUTE));
+    let table = || torch.empty("rotary embedding", sizes, Dtype::Float32);
+    let _freqs = table();
+    let wide = [(); 2].map(|()| table());
+    let narrow = ["cos", "sin"].map(|name| torch.buffer(name, sizes, COMPUTE));
     drop(wide);
     narrow
 }

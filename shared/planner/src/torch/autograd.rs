@@ -5,13 +5,17 @@
 //! functions/accumulate_grad.cpp (2.11).
 
 use super::{
-    Recorder, Torch,
+    Name, Recorder, Torch,
     checkpoint::{Pass, Saved},
     layout::Layout,
     ops::{Gradients, Op},
+    scope::Scope,
     tensor::{Edge, Tensor},
 };
-use crate::dtype::Dtype;
+use crate::{
+    dtype::Dtype,
+    gpt::tensors::{Category, Lifetime},
+};
 
 /// An input of a node, with the metadata to which its gradient must conform.
 #[derive(Debug)]
@@ -24,6 +28,7 @@ struct Input {
 #[derive(Debug)]
 struct Node {
     op: Op,
+    scope: Scope,
     inputs: Vec<Input>,
     saved: Vec<Saved>,
     /// Index of its first output in the list of all outputs.
@@ -70,6 +75,11 @@ impl Recording<'_> {
     /// Saves a tensor for backward.
     pub(super) fn save(&mut self, tensor: &Tensor) {
         if let Some(saved) = &mut self.saved {
+            tensor.relabel(|label| {
+                if label.lifetime == Lifetime::Intermediate {
+                    label.lifetime = Lifetime::SavedForBackward;
+                }
+            });
             saved.push(self.torch.pack(tensor));
         }
     }
@@ -85,7 +95,14 @@ impl Recording<'_> {
         } else {
             let first_output = state.tape.n_outputs;
             state.tape.n_outputs += u32::from(n_outputs);
-            state.tape.nodes.push(Node { op, inputs: self.inputs, saved, first_output, n_outputs });
+            state.tape.nodes.push(Node {
+                op,
+                scope: self.torch.modules.current(),
+                inputs: self.inputs,
+                saved,
+                first_output,
+                n_outputs,
+            });
             u32::try_from(state.tape.nodes.len() - 1).unwrap_or(u32::MAX)
         };
         for (number, output) in (0..n_outputs).zip(outputs) {
@@ -140,7 +157,7 @@ impl Torch {
     pub fn backward(&self, loss: &Tensor, gradient: &Tensor) {
         let Some(Edge::Node(root, output)) = loss.edge else { return };
         let mut tape = std::mem::take(&mut self.state.borrow_mut().tape);
-        let n_leaves = self.state.borrow().gradients.len();
+        let n_leaves = self.state.borrow().leaves.len();
         let mut buffers = Buffers::new(&tape, n_leaves, root);
         *buffers.slot(Edge::Node(root, output)) = Some(gradient.clone());
         let records_graph = std::mem::replace(&mut self.state.borrow_mut().records_graph, false);
@@ -154,6 +171,7 @@ impl Torch {
     }
 
     fn execute(&self, node: Node, buffers: &mut Buffers) {
+        let _scope = self.modules.enter_scope(node.scope);
         let outputs = node.first_output as usize..node.first_output as usize + usize::from(node.n_outputs);
         let gradients: Vec<_> = buffers.outputs[outputs].iter_mut().map(Option::take).collect();
         if gradients.iter().all(Option::is_none) {
@@ -218,9 +236,18 @@ impl Torch {
 
     /// `AccumulateGrad`: keeps the first gradient of a parameter, and adds later ones to it in place.
     fn accumulate(&self, leaf: u32, gradient: Tensor) {
-        let kept = &mut self.state.borrow_mut().gradients[leaf as usize];
-        if kept.is_none() {
-            *kept = Some(gradient);
+        let leaf = &mut self.state.borrow_mut().leaves[leaf as usize];
+        let is_first = leaf.gradient.is_none();
+        gradient.relabel(|label| {
+            label.name = Name::Of("gradient", leaf.name);
+            label.scope = leaf.scope;
+            label.category = Category::Gradients;
+            if is_first {
+                label.lifetime = Lifetime::UntilZeroGrad;
+            }
+        });
+        if is_first {
+            leaf.gradient = Some(gradient);
         }
     }
 }

@@ -2,6 +2,12 @@
 
 use std::{cell::RefCell, rc::Rc};
 
+use super::{Layout, scope::Scope};
+use crate::{
+    dtype::Dtype,
+    gpt::tensors::{Category, Lifetime},
+};
+
 /// An event of the run, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
@@ -11,8 +17,8 @@ pub enum Event {
         block: u32,
         /// Requested size in bytes, not rounded.
         bytes: u64,
-        /// Operation and role of the tensor, as in `"layer_norm mean"`.
-        name: &'static str,
+        /// The tensor.
+        label: Label,
     },
     /// The last reference to the block is gone.
     Free {
@@ -21,11 +27,41 @@ pub enum Event {
     },
 }
 
+/// Name of a tensor within its module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Name {
+    /// A parameter, as in `named_parameters`.
+    Parameter(&'static str),
+    /// An operation's output, as in `"layer_norm mean"`.
+    Operation(&'static str),
+    /// A tensor that belongs to a parameter, such as its gradient: the role and the parameter's name.
+    Of(&'static str, &'static str),
+}
+
+/// Name, module and role of an allocated tensor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Label {
+    /// Name within the module.
+    pub name: Name,
+    /// Module and block in which the tensor is allocated.
+    pub scope: Scope,
+    /// Category of the tensor.
+    pub category: Category,
+    /// Reason for its lifetime.
+    pub lifetime: Lifetime,
+    /// Shape of the allocated tensor.
+    pub layout: Layout,
+    /// Element type.
+    pub dtype: Dtype,
+}
+
 #[derive(Debug, Default)]
 struct State {
     events: Vec<Event>,
     /// References to each block.
     counts: Vec<u32>,
+    /// Index of the event that allocated each block.
+    births: Vec<usize>,
     free: Vec<u32>,
     is_paused: bool,
 }
@@ -44,17 +80,19 @@ pub struct Storage {
 
 impl Heap {
     /// Allocates a storage. A paused heap allocates nothing.
-    pub fn alloc(self: &Rc<Self>, bytes: u64, name: &'static str) -> Storage {
+    pub fn alloc(self: &Rc<Self>, bytes: u64, label: Label) -> Storage {
         let state = &mut *self.0.borrow_mut();
         if state.is_paused {
             return Storage { heap: Rc::clone(self), block: None };
         }
         let block = state.free.pop().unwrap_or_else(|| {
             state.counts.push(0);
+            state.births.push(0);
             u32::try_from(state.counts.len() - 1).unwrap_or(u32::MAX)
         });
         state.counts[block as usize] = 1;
-        state.events.push(Event::Alloc { block, bytes, name });
+        state.births[block as usize] = state.events.len();
+        state.events.push(Event::Alloc { block, bytes, label });
         Storage { heap: Rc::clone(self), block: Some(block) }
     }
 
@@ -63,7 +101,12 @@ impl Heap {
         self.0.borrow_mut().is_paused = is_paused;
     }
 
-    /// Takes the events since the last call.
+    /// Number of events so far.
+    pub fn n_events(&self) -> usize {
+        self.0.borrow().events.len()
+    }
+
+    /// Takes all events.
     pub fn take_events(&self) -> Vec<Event> {
         std::mem::take(&mut self.0.borrow_mut().events)
     }
@@ -73,6 +116,16 @@ impl Storage {
     /// Whether this is the only reference.
     pub fn is_unique(&self) -> bool {
         self.block.is_some_and(|block| self.heap.0.borrow().counts[block as usize] == 1)
+    }
+
+    /// Changes the label of the allocation.
+    pub fn relabel(&self, change: impl FnOnce(&mut Label)) {
+        let Some(block) = self.block else { return };
+        let state = &mut *self.heap.0.borrow_mut();
+        let birth = state.births[block as usize];
+        if let Some(Event::Alloc { label, .. }) = state.events.get_mut(birth) {
+            change(label);
+        }
     }
 }
 

@@ -4,7 +4,7 @@
 pub const MAX_RANK: usize = 5;
 
 /// Sizes and strides, slowest axis first, in elements.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Layout {
     sizes: [u64; MAX_RANK],
     strides: [u64; MAX_RANK],

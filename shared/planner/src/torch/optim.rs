@@ -72,11 +72,11 @@ impl Optim {
     fn allocate_state_of(&mut self, torch: &Torch, group: usize) {
         for &elements in &self.groups[group] {
             if self.spec.is_fused {
-                self.state.push(torch.empty("step", &[], Dtype::Float32));
+                self.state.push(torch.optimizer_state("step", &[], Dtype::Float32, None));
             }
             for role in self.spec.states_of(elements) {
                 let bytes = role.state_bytes(elements).unwrap_or(0);
-                self.state.push(torch.empty("optimizer state", &[bytes], Dtype::Uint8));
+                self.state.push(torch.optimizer_state("optimizer state", &[bytes], Dtype::Uint8, None));
             }
         }
     }

@@ -1,6 +1,9 @@
 //! A tensor: a storage, a layout, a dtype, and its place in autograd's graph.
 
-use super::{heap::Storage, layout::Layout};
+use super::{
+    heap::{Label, Storage},
+    layout::Layout,
+};
 use crate::dtype::Dtype;
 
 /// Where a gradient goes.
@@ -48,6 +51,11 @@ impl Tensor {
     /// Whether no other tensor shares the storage.
     pub(super) fn is_unique(&self) -> bool {
         self.storage.is_unique()
+    }
+
+    /// Changes the label of the storage's allocation.
+    pub(super) fn relabel(&self, change: impl FnOnce(&mut Label)) {
+        self.storage.relabel(change);
     }
 
     /// The same storage with another layout, outside of autograd's graph.

@@ -60,12 +60,12 @@ fn derived(events: Vec<torch::Event>) -> Vec<(Event, String)> {
     let mut tensors = Vec::new();
     let mut n_tensors = 0;
     let events = events.into_iter().map(|event| match event {
-        torch::Event::Alloc { block, bytes, name } => {
+        torch::Event::Alloc { block, bytes, label } => {
             n_tensors += 1;
             let block = block as usize;
             tensors.resize(tensors.len().max(block + 1), 0);
             tensors[block] = n_tensors;
-            (Event::Alloc(n_tensors, bytes.next_multiple_of(512).max(512)), name.to_owned())
+            (Event::Alloc(n_tensors, bytes.next_multiple_of(512).max(512)), format!("{:?}", label.name))
         }
         torch::Event::Free { block } => (Event::Free(tensors[block as usize]), String::new()),
     });

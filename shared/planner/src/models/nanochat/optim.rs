@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use crate::{
     dtype::Dtype,
+    gpt::tensors::Category,
     torch::{Tensor, Torch},
 };
 
@@ -51,6 +52,8 @@ impl MuonAdamW {
         others: impl Iterator<Item = &'a Tensor>,
         matrices: impl Iterator<Item = &'a Tensor>,
     ) {
+        let _module = torch.enter("optimizer");
+        let _category = torch.enter_category(Category::OptimizerState);
         let mut groups = BTreeMap::new();
         for matrix in matrices {
             *groups.entry([1, 0].map(|n| matrix.layout().from_last(n))).or_insert(0) += 1;
@@ -61,16 +64,17 @@ impl MuonAdamW {
         let _gradients: Vec<_> = groups.iter().map(|group| stacked(group, "stacked gradients")).collect();
         if is_first {
             for parameter in others {
-                let moment = || torch.empty("moment of AdamW", parameter.sizes(), parameter.dtype());
-                self.state.extend([moment(), moment()]);
+                let moment = |name| torch.optimizer_state(name, parameter.sizes(), parameter.dtype(), Some(parameter));
+                self.state.extend(["exp_avg", "exp_avg_sq"].map(moment));
             }
         }
         let mut held = Vec::new();
         for group in &groups {
             if is_first {
                 let second = group.n * group.rows.max(group.columns);
-                self.state.push(stacked(group, "momentum of Muon"));
-                self.state.push(torch.empty("second momentum of Muon", &[second], Dtype::Float32));
+                let sizes = [group.n, group.rows, group.columns];
+                self.state.push(torch.optimizer_state("momentum_buffer", &sizes, Dtype::Float32, None));
+                self.state.push(torch.optimizer_state("second_momentum_buffer", &[second], Dtype::Float32, None));
             }
             held.push(stacked(group, "stacked parameters"));
             group.update(torch);

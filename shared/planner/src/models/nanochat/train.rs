@@ -3,98 +3,144 @@
 use super::{Args, Gpt, optim::MuonAdamW};
 use crate::{
     dtype::Dtype,
-    memory::context::GpuProperties,
-    torch::{Event, Recorder, Tensor, Torch},
+    memory::{context::GpuProperties, program::Phase},
+    torch::{Recorder, Recording, Script, Tensor, Torch},
 };
 
-/// Rounds of a run; fewer than its own show the same events.
-#[derive(Clone, Copy, Debug)]
-pub struct Rounds {
-    /// Batches of each evaluation.
-    pub eval: u64,
+/// Lengths of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lengths {
+    /// Batches of each evaluation; 0 without evaluation.
+    pub eval_steps: u64,
     /// Micro-steps of each step.
-    pub micro_steps: u64,
+    pub grad_accum_steps: u64,
     /// Steps.
-    pub steps: u64,
+    pub num_iterations: u64,
+    /// Steps between evaluations.
+    pub eval_every: u64,
 }
 
 /// The buffer of a data loader, with inputs and targets.
 fn loader(torch: &Torch, args: &Args) -> [Tensor; 2] {
     let tokens = args.device_batch_size * args.max_seq_len;
-    let buffer = torch.empty("batch", &[2 * tokens], Dtype::Int64);
+    let buffer = torch.input("batch", &[2 * tokens], Dtype::Int64);
     [(); 2].map(|()| {
         let half = torch.slice(&buffer, 0, tokens);
         torch.reshape(&half, &[args.device_batch_size, args.max_seq_len])
     })
 }
 
-/// `evaluate_bpb`.
-fn evaluate_bpb(torch: &Torch, model: &Gpt, [x, y]: &[Tensor; 2], steps: u64) {
-    let _total_nats = torch.empty("total_nats", &[], Dtype::Float32);
-    let _total_bytes = torch.empty("total_bytes", &[], Dtype::Int64);
+/// One batch of `evaluate_bpb`: the loss and the bytes of each token, which the next batch replaces.
+fn evaluate_batch(torch: &Torch, model: &Gpt, [x, y]: &[Tensor; 2], held: &mut [Option<Tensor>; 2]) {
+    let _module = torch.enter("evaluate_bpb");
     let tokens = y.layout().elements();
-    let (mut loss2d, mut num_bytes2d) = (None, None);
-    torch.no_grad(|| {
-        for _ in 0..steps {
-            let vector = |dtype| torch.empty("evaluate_bpb", &[tokens], dtype);
-            let scalar = |dtype| torch.empty("evaluate_bpb", &[], dtype);
-            loss2d = Some(model.forward(torch, x, y, false));
-            let mut condition = vector(Dtype::Int32);
-            condition = {
-                let _before = condition;
-                vector(Dtype::Bool)
-            };
-            condition = {
-                let _before = condition;
-                scalar(Dtype::Bool)
-            };
-            drop(condition);
-            num_bytes2d = Some(vector(Dtype::Int32));
-            let counted = vector(Dtype::Bool);
-            let product = vector(Dtype::Float32);
-            drop(counted);
-            let sum = scalar(Dtype::Float32);
-            drop((product, sum));
-            let sum = scalar(Dtype::Int64);
-            drop((vector(Dtype::Int64), sum));
-        }
-    });
-    drop((loss2d, num_bytes2d));
+    let vector = |name, dtype| torch.empty(name, &[tokens], dtype);
+    let scalar = |name, dtype| torch.empty(name, &[], dtype);
+    held[0] = Some(model.forward(torch, x, y, false));
+    let mut condition = vector("y as int32", Dtype::Int32);
+    condition = {
+        let _before = condition;
+        vector("y < 0", Dtype::Bool)
+    };
+    condition = {
+        let _before = condition;
+        scalar("any", Dtype::Bool)
+    };
+    drop(condition);
+    held[1] = Some(vector("num_bytes2d", Dtype::Int32));
+    let counted = vector("num_bytes2d > 0", Dtype::Bool);
+    let product = vector("product", Dtype::Float32);
+    drop(counted);
+    let sum = scalar("sum", Dtype::Float32);
+    drop((product, sum));
+    let sum = scalar("sum", Dtype::Int64);
+    drop((vector("num_bytes2d as int64", Dtype::Int64), sum));
 }
 
-/// Events of a run by phase, in order: `init`, `eval`, then `backward` and `optimizer` of each step.
-#[must_use]
-pub fn run(args: &Args, gpu: GpuProperties, recorder: Recorder, rounds: Rounds) -> Vec<(&'static str, Vec<Event>)> {
-    let torch = &Torch::new(gpu, recorder);
-    let mut phases = Vec::new();
-    let token_bytes = torch.empty("token_bytes", &[args.vocab_size], Dtype::Int32);
-    phases.push(("context", torch.take_events()));
-    let model = Gpt::new(torch, args);
-    phases.push(("init", torch.take_events()));
-    let mut optimizer = MuonAdamW::default();
-    let [x, y] = loader(torch, args);
-    let val_loader = loader(torch, args);
-    evaluate_bpb(torch, &model, &val_loader, rounds.eval);
-    phases.push(("eval", torch.take_events()));
-    let mut loss = None;
-    let mut train_loss = None;
-    for _ in 0..rounds.steps {
-        for _ in 0..rounds.micro_steps {
-            loss = Some(model.forward(torch, &x, &y, true));
-            train_loss.clone_from(&loss);
-            loss = loss.map(|loss| torch.scale(&loss));
-            if phases.len() == 3 {
-                phases.push(("forward", torch.take_events()));
-            }
-            let Some(loss) = &loss else { continue };
-            let ones = torch.empty("gradient of the loss", &[], Dtype::Float32);
-            torch.backward(loss, &ones);
+/// A script's phases of an evaluation: the first batch and the others.
+const EVALUATIONS: [[Phase; 2]; 2] = [[Phase::EvalFirst, Phase::Eval], [Phase::LaterEvalFirst, Phase::LaterEval]];
+
+struct Loop<'a> {
+    torch: &'a Torch,
+    lengths: Lengths,
+    model: Gpt,
+    batch: [Tensor; 2],
+    val_batch: [Tensor; 2],
+    /// `loss` and `train_loss`.
+    loss: [Option<Tensor>; 2],
+}
+
+impl Loop<'_> {
+    fn evaluate(&self, script: &mut Script<'_>, phases: [Phase; 2]) {
+        if self.lengths.eval_steps > 0 {
+            self.evaluate_bpb(script, phases);
+            script.section(phases[1]);
         }
-        phases.push(("backward", torch.take_events()));
-        optimizer.step(torch, model.others(), model.matrices());
-        torch.zero_grad(model.others().chain(model.matrices()));
-        phases.push(("optimizer", torch.take_events()));
     }
-    drop((train_loss, loss, token_bytes));
-    phases
+
+    fn evaluate_bpb(&self, script: &mut Script<'_>, [first, others]: [Phase; 2]) {
+        let torch = self.torch;
+        let _total_nats = torch.empty("total_nats", &[], Dtype::Float32);
+        let _total_bytes = torch.empty("total_bytes", &[], Dtype::Int64);
+        let mut held = [None, None];
+        torch.no_grad(|| {
+            evaluate_batch(torch, &self.model, &self.val_batch, &mut held);
+            script.section(first);
+            script.repeat(self.lengths.eval_steps - 1, |script| {
+                evaluate_batch(torch, &self.model, &self.val_batch, &mut held);
+                script.section(others);
+            });
+        });
+    }
+
+    fn micro_step(&mut self, script: &mut Script<'_>, [forward, backward]: [Phase; 2]) {
+        let (torch, [x, y]) = (self.torch, &self.batch);
+        self.loss[0] = Some(self.model.forward(torch, x, y, true));
+        self.loss[1] = self.loss[0].clone();
+        self.loss[0] = self.loss[0].take().map(|loss| torch.scale(&loss));
+        script.section(forward);
+        if let Some(loss) = &self.loss[0] {
+            torch.backward(loss, &torch.empty("gradient of the loss", &[], Dtype::Float32));
+        }
+        script.section(backward);
+    }
+
+    /// A step, with its micro-steps.
+    fn step(&mut self, script: &mut Script<'_>, optimizer: &mut MuonAdamW, is_first: bool) {
+        const FIRST: [Phase; 2] = [Phase::FirstForward, Phase::FirstBackward];
+        const STEADY: [Phase; 2] = [Phase::SteadyForward, Phase::SteadyBackward];
+        self.micro_step(script, if is_first { FIRST } else { STEADY });
+        script.repeat(self.lengths.grad_accum_steps - 1, |script| self.micro_step(script, STEADY));
+        optimizer.step(self.torch, self.model.others(), self.model.matrices());
+        self.torch.zero_grad(self.model.others().chain(self.model.matrices()));
+        script.section(if is_first { Phase::FirstOptimizer } else { Phase::SteadyOptimizer });
+    }
+
+    /// The steps until everything repeats: the first, a later one, and one after a later evaluation.
+    fn run(&mut self, script: &mut Script<'_>) {
+        let mut optimizer = MuonAdamW::default();
+        let Lengths { num_iterations, eval_every, .. } = self.lengths;
+        self.evaluate(script, EVALUATIONS[0]);
+        for step in 0..num_iterations.min(3) {
+            let evaluates_before = if step == 2 { num_iterations > eval_every } else { step == eval_every };
+            if step > 0 && evaluates_before {
+                self.evaluate(script, EVALUATIONS[1]);
+            }
+            self.step(script, &mut optimizer, step == 0);
+        }
+    }
+}
+
+/// Runs the script. The first two sections are `token_bytes` and the model.
+#[must_use]
+pub fn run(args: &Args, lengths: Lengths, gpu: GpuProperties, recorder: Recorder) -> Recording {
+    let torch = &Torch::new(gpu, recorder);
+    let mut script = Script::new(torch);
+    let _token_bytes = torch.input("token_bytes", &[args.vocab_size], Dtype::Int32);
+    script.section(Phase::Init);
+    let model = Gpt::new(torch, args);
+    script.section(Phase::Init);
+    let [batch, val_batch] = [(); 2].map(|()| loader(torch, args));
+    Loop { torch, lengths, model, batch, val_batch, loss: [None, None] }.run(&mut script);
+    script.finish()
 }

@@ -119,7 +119,7 @@ impl Torch {
         let random = [(); 2].map(|()| self.empty("attention random state", &[], Dtype::Int64));
         let mut out = self.by_head("attention", q);
         let lse = recording.is_recorded().then(|| self.empty("attention logsumexp", &[b, h, t], Dtype::Float32));
-        drop(self.empty("cuDNN attention workspace", &[CUDNN_HEADER_BYTES], Dtype::Uint8));
+        drop(self.scratch("cuDNN attention workspace", &[CUDNN_HEADER_BYTES], Dtype::Uint8));
         bias.iter().chain(&lse).for_each(|x| recording.save(x));
         [&out, &random[0], &random[1]].into_iter().for_each(|x| recording.save(x));
         recording.finish(Op::Attention(Fused::Cudnn), &mut [&mut out]);
@@ -151,7 +151,7 @@ impl Torch {
         let gradients = ["dq", "dk", "dv"].map(|name| Some(self.by_head(name, q)));
         let sizes = Sizes::of(q);
         let Sizes { b, h, t, d } = sizes;
-        let scratch = |name, sizes: &[u64]| self.empty(name, sizes, Dtype::Float32);
+        let scratch = |name, sizes: &[u64]| self.scratch(name, sizes, Dtype::Float32);
         match kernel {
             Fused::Flash => {
                 let rows = t.next_multiple_of(128);
@@ -171,7 +171,7 @@ impl Torch {
 
     fn efficient_scratch(&self, Sizes { b, h, t, d }: Sizes, is_half: bool) {
         let kernel = EfficientBackward::new(d, is_half, self.gpu.compute_capability.architecture());
-        let scratch = |what: &[u64]| self.empty("memory-efficient attention backward scratch", what, Dtype::Float32);
+        let scratch = |what: &[u64]| self.scratch("memory-efficient attention backward scratch", what, Dtype::Float32);
         let delta = if kernel.computes_delta() {
             scratch(&[b, h, t])
         } else {

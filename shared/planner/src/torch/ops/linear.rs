@@ -1,7 +1,10 @@
 //! Matrix products.
 
 use super::{Gradients, Op};
-use crate::torch::{Tensor, Torch};
+use crate::{
+    gpt::tensors::Category,
+    torch::{Tensor, Torch},
+};
 
 impl Torch {
     /// `F.linear(x, weight, bias)`: `addmm` with a bias, otherwise `mm`.
@@ -61,6 +64,7 @@ impl Torch {
             Some(out)
         };
         let parameter = || {
+            let _scope = self.enter_category(Category::Gradients);
             let channels = [gradient.layout().from_last(0), x.as_ref()?.layout().from_last(0)];
             let out = self.empty("gradient of linear's weight", &channels, gradient.dtype());
             self.cublas_workspace();

@@ -3,6 +3,7 @@
 use super::{Gradients, Op};
 use crate::{
     dtype::Dtype,
+    gpt::tensors::Category,
     memory::eager::EMBEDDING_SORT_ABOVE,
     torch::{Layout, Tensor, Torch},
 };
@@ -60,12 +61,14 @@ impl Torch {
 
     /// `embedding_dense_backward`, with the scratch memory of the sort and of the segmented sum.
     pub(super) fn embedding_backward(&self, weight: &Layout, gradient: &Tensor) -> Tensor {
+        let _scope = self.enter_category(Category::Gradients);
         let out = self.empty("gradient of embedding", weight.sizes(), gradient.dtype());
         let channels = gradient.layout().from_last(0);
         let n = gradient.layout().elements() / channels.max(1);
         if n > EMBEDDING_SORT_ABOVE {
             let segments = n.min(weight.from_last(1));
             let sums = n / 10 + segments;
+            let _scope = self.enter_category(Category::Workspace);
             let index = |elements: u64| self.empty("scratch of embedding's gradient", &[elements], Dtype::Int64);
             let _held = [n, n, n, 1, segments, segments, 1, sums].map(index);
             let _sums = self.empty("scratch of embedding's gradient", &[sums, channels], Dtype::Float32);

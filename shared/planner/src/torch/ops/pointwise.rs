@@ -3,6 +3,7 @@
 use super::{Gradients, Op};
 use crate::{
     dtype::Dtype,
+    gpt::tensors::Category,
     torch::{Layout, Tensor, Torch, tensor::Edge},
 };
 
@@ -166,6 +167,8 @@ impl Torch {
             return x.clone();
         }
         let recording = self.record(&[x]);
+        let is_parameter = matches!(x.edge, Some(Edge::Leaf(_)));
+        let _scope = is_parameter.then(|| self.enter_category(Category::CastCache));
         let mut out = self.like("cast", x, dtype);
         recording.finish(Op::Cast(x.dtype()), &mut [&mut out]);
         out

@@ -1,0 +1,356 @@
+//! A training script on the engine, recorded by phase, and the program of its run.
+//!
+//! A loop runs three times at most. If the third round repeats the second one, the program replays the second round for
+//! all later ones.
+
+use std::{
+    collections::{HashMap, HashSet},
+    ops::Range,
+    sync::Arc,
+};
+
+use super::{
+    Layout, Torch,
+    heap::{Event, Label, Name},
+};
+use crate::{
+    dtype::Dtype,
+    gpt::tensors::{Lifetime, MAX_TENSOR_BYTES, TensorTooLarge},
+    memory::{
+        program::{Batch, Phase, Program, ProgramBuilder, ScheduleEntry, SectionId, Slot},
+        stored::{DerivedTensor, TensorTable},
+    },
+};
+
+/// Rounds of a loop that run: the first, a later one, and one more to see whether it repeats.
+const MAX_ROUNDS: u64 = 3;
+
+/// Events of a phase.
+#[derive(Clone, Debug)]
+struct Section {
+    phase: Phase,
+    events: Range<usize>,
+}
+
+/// A part of the run: the rounds that ran, and how often the part runs in total.
+#[derive(Debug)]
+struct Part {
+    rounds: Vec<Vec<Section>>,
+    times: u64,
+}
+
+/// A script that runs on the engine.
+#[derive(Debug)]
+pub struct Script<'t> {
+    torch: &'t Torch,
+    parts: Vec<Part>,
+    sections: Vec<Section>,
+    start: usize,
+}
+
+impl<'t> Script<'t> {
+    /// A script without sections.
+    #[must_use]
+    pub const fn new(torch: &'t Torch) -> Self {
+        Self { torch, parts: Vec::new(), sections: Vec::new(), start: 0 }
+    }
+
+    /// Ends a section: the events since the previous one.
+    pub fn section(&mut self, phase: Phase) {
+        let end = self.torch.heap.n_events();
+        self.sections.push(Section { phase, events: self.start..end });
+        self.start = end;
+    }
+
+    fn end_part(&mut self) {
+        let sections = std::mem::take(&mut self.sections);
+        if !sections.is_empty() {
+            self.parts.push(Part { rounds: vec![sections], times: 1 });
+        }
+    }
+
+    /// Runs a loop of `times` rounds. Every event of a round is in a section of it.
+    pub fn repeat(&mut self, times: u64, mut round: impl FnMut(&mut Self)) {
+        self.end_part();
+        let mut rounds = Vec::new();
+        for _ in 0..times.min(MAX_ROUNDS) {
+            round(self);
+            rounds.push(std::mem::take(&mut self.sections));
+        }
+        self.parts.push(Part { rounds, times });
+    }
+
+    /// Ends the script.
+    #[must_use]
+    pub fn finish(mut self) -> Recording {
+        self.end_part();
+        Recording { events: self.torch.take_events(), modules: self.torch.modules.paths(), parts: self.parts }
+    }
+}
+
+/// A script's events by section.
+#[derive(Debug)]
+pub struct Recording {
+    events: Vec<Event>,
+    modules: Vec<String>,
+    parts: Vec<Part>,
+}
+
+impl Recording {
+    /// Phase and events of each section that ran, in order.
+    pub fn sections(&self) -> impl Iterator<Item = (Phase, &[Event])> {
+        let sections = self.parts.iter().flat_map(|part| &part.rounds).flatten();
+        sections.map(|section| (section.phase, &self.events[section.events.clone()]))
+    }
+
+    /// The program of the whole run.
+    ///
+    /// # Errors
+    /// A tensor exceeds the memory of every GPU.
+    pub fn program(&self) -> Result<Program, TensorTooLarge> {
+        let mut writer = Writer {
+            recording: self,
+            codes: HashMap::new(),
+            tensors: Vec::new(),
+            slots: HashMap::new(),
+            w: ProgramBuilder::new(0),
+        };
+        let mut schedule = Vec::new();
+        for part in &self.parts {
+            match part.rounds.as_slice() {
+                [first, second, third] if part.times > MAX_ROUNDS => {
+                    schedule.push(ScheduleEntry::once(writer.round(first)?));
+                    match self.replacements(second, third) {
+                        Some(replacements) => {
+                            let round = writer.repeated_round(second, third, &replacements)?;
+                            schedule.push(ScheduleEntry::repeated(round, part.times - 1));
+                        }
+                        None => {
+                            schedule.push(ScheduleEntry::once(writer.round(second)?));
+                            schedule.push(ScheduleEntry::once(writer.round(third)?));
+                        }
+                    }
+                }
+                rounds => {
+                    for round in rounds {
+                        schedule.push(ScheduleEntry::once(writer.round(round)?));
+                    }
+                }
+            }
+        }
+        let (sections, n_slots) = writer.w.finish();
+        Ok(Program { tensors: TensorTable::Derived(writer.tensors), sections, schedule, n_slots })
+    }
+
+    fn events_of(&self, round: &[Section]) -> &[Event] {
+        let start = round.first().map_or(0, |section| section.events.start);
+        let end = round.last().map_or(start, |section| section.events.end);
+        &self.events[start..end]
+    }
+
+    /// Tensors that a round hands to the next one: the index of the allocation, by the index of the free of the tensor
+    /// that it replaces. `None` if the rounds differ.
+    fn replacements(&self, round: &[Section], next: &[Section]) -> Option<HashMap<usize, usize>> {
+        let (round, next) = (self.events_of(round), self.events_of(next));
+        if round.len() != next.len() {
+            return None;
+        }
+        // Tensors by block that the round, or the next one, allocated and did not free: the index of the allocation.
+        let (mut handed, mut own): (HashMap<u32, usize>, HashMap<u32, usize>) = (HashMap::new(), HashMap::new());
+        let mut frees_before = HashMap::new();
+        for (at, event) in round.iter().enumerate() {
+            match event {
+                Event::Alloc { block, .. } => {
+                    handed.insert(*block, at);
+                }
+                Event::Free { block } => {
+                    frees_before.insert(at, handed.remove(block));
+                }
+            }
+        }
+        let mut replacements = HashMap::new();
+        for (at, (event, earlier)) in next.iter().zip(round).enumerate() {
+            match (event, earlier) {
+                (Event::Alloc { block, bytes, label }, Event::Alloc { bytes: bytes_before, label: before, .. })
+                    if (bytes, label) == (bytes_before, before) =>
+                {
+                    own.insert(*block, at);
+                }
+                (Event::Free { block }, Event::Free { .. }) => {
+                    let before = *frees_before.get(&at)?;
+                    match own.remove(block) {
+                        Some(allocated) if before == Some(allocated) => {}
+                        Some(_) => return None,
+                        None if before.is_none() => {
+                            replacements.insert(at, handed.remove(block)?);
+                        }
+                        None => return None,
+                    }
+                }
+                _ => return None,
+            }
+        }
+        handed.is_empty().then_some(replacements)
+    }
+}
+
+/// What determines a row of the table: everything except the block's number.
+#[derive(PartialEq, Eq, Hash)]
+struct Key {
+    name: Name,
+    module: u16,
+    is_in_block: bool,
+    category: u8,
+    lifetime: Lifetime,
+    layout: Layout,
+    dtype: Dtype,
+}
+
+struct Writer<'r> {
+    recording: &'r Recording,
+    codes: HashMap<Key, u16>,
+    tensors: Vec<Arc<DerivedTensor>>,
+    /// Slot of each live block.
+    slots: HashMap<u32, Slot>,
+    w: ProgramBuilder,
+}
+
+impl Writer<'_> {
+    fn code(&mut self, label: &Label, bytes: u64) -> Result<u16, TensorTooLarge> {
+        let Label { name, scope, category, lifetime, layout, dtype } = *label;
+        if bytes > MAX_TENSOR_BYTES {
+            let (Name::Parameter(name) | Name::Operation(name) | Name::Of(_, name)) = name;
+            return Err(TensorTooLarge { name });
+        }
+        let is_in_block = scope.layer.is_some();
+        let key = Key { name, module: scope.module, is_in_block, category: category as u8, lifetime, layout, dtype };
+        if let Some(code) = self.codes.get(&key) {
+            return Ok(*code);
+        }
+        let module = self.recording.modules.get(usize::from(scope.module)).cloned().unwrap_or_default();
+        let dot = if module.is_empty() { "" } else { "." };
+        let name = match name {
+            Name::Parameter(name) => [&module, dot, name].concat(),
+            Name::Of(role, name) => [role, " of ", &module, dot, name].concat(),
+            Name::Operation(name) if module.is_empty() => name.to_owned(),
+            Name::Operation(name) => [name, " (", &module, ")"].concat(),
+        };
+        let shape = layout.sizes().to_vec();
+        self.tensors.push(Arc::new(DerivedTensor { name, module, category, lifetime, shape, dtype, bytes }));
+        let code = u16::try_from(self.tensors.len() - 1).map_err(|_| TensorTooLarge { name: "the model" })?;
+        self.codes.insert(key, code);
+        Ok(code)
+    }
+
+    fn alloc(&mut self, block: u32, bytes: u64, label: &Label) -> Result<(), TensorTooLarge> {
+        // A tensor without elements has no block in the allocator.
+        if bytes > 0 {
+            let code = self.code(label, bytes)?;
+            let slot = self.w.alloc_code(code, label.scope.layer.map(u64::from));
+            self.slots.insert(block, slot);
+        }
+        Ok(())
+    }
+
+    /// Writes the sections of a round that runs once.
+    fn round(&mut self, round: &[Section]) -> Result<Vec<(Phase, SectionId)>, TensorTooLarge> {
+        let mut written = Vec::new();
+        for section in round {
+            for event in &self.recording.events[section.events.clone()] {
+                match event {
+                    Event::Alloc { block, bytes, label } => self.alloc(*block, *bytes, label)?,
+                    Event::Free { block } => {
+                        let slot = self.slots.remove(block);
+                        self.w.free_some(slot);
+                    }
+                }
+            }
+            written.push((section.phase, self.w.section(batch(section.phase))));
+        }
+        Ok(written)
+    }
+
+    /// Writes the sections of a round that repeats. Afterwards, blocks are those of the next round.
+    fn repeated_round(
+        &mut self,
+        round: &[Section],
+        next: &[Section],
+        replacements: &HashMap<usize, usize>,
+    ) -> Result<Vec<(Phase, SectionId)>, TensorTooLarge> {
+        let start = round.first().map_or(0, |section| section.events.start);
+        let handed: HashSet<usize> = replacements.values().copied().collect();
+        // Slots of the tensors that are handed to the next round, by the index of their allocation.
+        let mut slot_of = HashMap::new();
+        // Slots of those that the earlier round handed over, by the index of their free.
+        let mut received = HashMap::new();
+        let mut written = Vec::new();
+        for section in round {
+            for (index, event) in section.events.clone().zip(&self.recording.events[section.events.clone()]) {
+                let index = index - start;
+                match event {
+                    Event::Alloc { block, bytes, label } => {
+                        self.alloc(*block, *bytes, label)?;
+                        if handed.contains(&index) {
+                            slot_of.extend(self.slots.get(block).map(|slot| (index, *slot)));
+                        }
+                    }
+                    Event::Free { block } => {
+                        let Some(slot) = self.slots.remove(block) else { continue };
+                        if replacements.contains_key(&index) {
+                            // Its replacement moves here at the end of the round.
+                            self.w.free_kept(slot);
+                            received.insert(index, slot);
+                        } else {
+                            self.w.free(slot);
+                        }
+                    }
+                }
+            }
+            let is_last = section.events.end == round.last().map_or(0, |section| section.events.end);
+            let renames = received.iter().filter_map(|(free, to)| Some((*slot_of.get(replacements.get(free)?)?, *to)));
+            let mut renames: Vec<_> = if is_last { renames.collect() } else { Vec::new() };
+            renames.sort_by_key(|(_, to)| to.index());
+            written.push((section.phase, self.w.section_renaming(batch(section.phase), renames)));
+        }
+        self.move_to_next(next, replacements, &slot_of, &received);
+        Ok(written)
+    }
+
+    /// Assigns the slots of the tensors that the round handed over to those of the next round, which did not run as
+    /// sections of the program.
+    fn move_to_next(
+        &mut self,
+        next: &[Section],
+        replacements: &HashMap<usize, usize>,
+        slot_of: &HashMap<usize, Slot>,
+        received: &HashMap<usize, Slot>,
+    ) {
+        let target: HashMap<usize, Slot> =
+            replacements.iter().filter_map(|(free, allocated)| Some((*allocated, *received.get(free)?))).collect();
+        for slot in slot_of.values() {
+            self.w.release(*slot);
+        }
+        self.slots.retain(|_, slot| !slot_of.values().any(|handed| handed == slot));
+        for (index, event) in self.recording.events_of(next).iter().enumerate() {
+            match event {
+                Event::Alloc { block, .. } => {
+                    if let Some(slot) = target.get(&index) {
+                        self.slots.insert(*block, *slot);
+                    }
+                }
+                Event::Free { .. } => {}
+            }
+        }
+    }
+}
+
+/// Batch of a phase's shapes.
+const fn batch(phase: Phase) -> Batch {
+    match phase {
+        Phase::EvalFirst | Phase::Eval | Phase::LaterEvalFirst | Phase::LaterEval => Batch::Eval,
+        _ => Batch::Train,
+    }
+}
+
+#[cfg(test)]
+mod tests;
