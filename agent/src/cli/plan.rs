@@ -5,8 +5,10 @@
 
 mod code_comments;
 mod gpus;
+mod machine;
 pub mod options;
 mod report;
+mod trainer;
 
 use std::{
     collections::BTreeSet,
@@ -22,7 +24,8 @@ use headroom_planner::{
     nanogpt::{Format, MAX_SOURCE_BYTES, MAX_SOURCES, Problem, Settings, Severity, Source, recognize, stock},
     plan::{Plan, PlanError, plan},
     report::Node,
-    session::{Finding, Options, ResolvedSession, resolve},
+    session::{Finding, MachineError, Options, ResolvedSession, resolve},
+    trainers::arguments::ArgumentError,
 };
 use headroom_text::{self as text, Text};
 use thiserror::Error;
@@ -81,6 +84,12 @@ pub enum Error {
     /// The run exceeds any GPU.
     #[error(transparent)]
     Plan(#[from] PlanError),
+    /// A trainer's command line cannot be planned.
+    #[error(transparent)]
+    Trainer(#[from] ArgumentError),
+    /// The machine is not known.
+    #[error(transparent)]
+    Machine(#[from] MachineError),
     /// The plan cannot be serialized as JSON.
     #[error("cannot write the plan as JSON: {0}")]
     Json(#[from] serde_json::Error),
@@ -108,7 +117,11 @@ impl Error {
 ///
 /// # Errors
 /// The arguments are invalid, a config file cannot be read, or the run cannot be planned.
-pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, super::Error> {
+pub fn run(mut args: Vec<OsString>) -> Result<Exit, super::Error> {
+    if let Some(command) = args.first().and_then(|word| COMMAND.subcommand(word.to_str()?)) {
+        args.remove(0);
+        return (command.run)(args);
+    }
     let mut request = Request::default();
     let takes = |key: &str, word: &OsStr| is_value(key, word, EVAL_BATCH_SIZE);
     if parse_with(COMMAND.name, FLAGS, args, &mut request, take_word, takes)? == ParsedArgs::Help {

@@ -231,7 +231,13 @@ fn elsewhere(command: &str, given: &str, name: &str) -> Option<String> {
     let named = |commands: Vec<&Command>| -> Vec<String> {
         commands.iter().map(|command| format!("`{}`", command.full_name())).collect()
     };
-    let having = named(commands.iter().copied().filter(|command| has(command)).collect());
+    // A subcommand is not listed beside its command.
+    let parent_has = |command: &&Command| {
+        let parent = command.name.rsplit_once(' ').and_then(|(parent, _)| commands.iter().find(|c| c.name == parent));
+        parent.is_some_and(|parent| has(parent))
+    };
+    let having = commands.iter().copied().filter(|command| has(command) && !parent_has(command));
+    let having = named(having.collect());
     if (1..=COMMANDS_MAX).contains(&having.len()) {
         return Some(format!("{given} is an option of {}", all(&having)));
     }

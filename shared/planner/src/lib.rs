@@ -24,6 +24,7 @@ pub mod session;
 pub mod survey;
 pub mod torch;
 pub mod train_config;
+pub mod trainers;
 
 // Tests read the English wording of texts.
 #[cfg(test)]

@@ -100,7 +100,8 @@ pub struct Plan<R = Request> {
     pub failure: Option<Failure>,
     /// Certainty of the figures.
     pub basis: Basis,
-    total_bytes: u64,
+    /// The GPU, with what PyTorch does not allocate on it.
+    pub machine: Machine,
     program: Program,
     /// Outcome of the run with unlimited memory.
     outcome: Outcome,
@@ -113,17 +114,12 @@ pub struct Plan<R = Request> {
 pub fn plan(request: Request) -> Result<Plan, PlanError> {
     let program = request.program()?;
     let machine = request.machine();
-    Ok(Plan::simulate(request, &machine, program, Basis::of))
+    Ok(Plan::simulate(request, machine, program, Basis::of))
 }
 
 impl<R> Plan<R> {
     /// Simulates a run's program on a machine. `basis` computes the certainty of the outcome.
-    pub fn simulate(
-        request: R,
-        machine: &Machine,
-        program: Program,
-        basis: impl FnOnce(&R, &Outcome) -> Basis,
-    ) -> Self {
+    pub fn simulate(request: R, machine: Machine, program: Program, basis: impl FnOnce(&R, &Outcome) -> Basis) -> Self {
         let total_bytes = machine.device.total_bytes;
         let limited = simulate(&program, machine.segments, machine.capacity_bytes());
         let failure = limited.failure;
@@ -146,11 +142,11 @@ impl<R> Plan<R> {
             headroom_bytes: signed_difference(total_bytes, device_used_bytes),
             phases: outcome.phases.clone(),
             peak,
-            oom: failure.and_then(|failure| Oom::of(&failure, &program, machine)),
+            oom: failure.and_then(|failure| Oom::of(&failure, &program, &machine)),
             failure,
             basis: basis(&request, &outcome),
             request,
-            total_bytes,
+            machine,
             program,
             outcome,
         }
@@ -262,7 +258,7 @@ impl<R> Plan<R> {
     #[must_use]
     pub fn headroom_band_bytes(&self) -> [i64; 2] {
         let [low, high] = self.basis.band_bytes;
-        [high, low].map(|used| signed_difference(self.total_bytes, used))
+        [high, low].map(|used| signed_difference(self.machine.device.total_bytes, used))
     }
 
     /// Memory over the whole run in about `columns` columns, as if memory were unlimited.

@@ -12,6 +12,7 @@ use crate::{
     plan::{Oom, Plan, builtin::builtin},
     request::Request,
     session::RunConfig,
+    trainers::{Knob, TrainerRequest},
 };
 use headroom_text::Table;
 
@@ -70,11 +71,18 @@ fn words(words: Option<&str>) -> Node {
     Node::Value(words.map_or(Value::Null, Value::from))
 }
 
-impl Plan {
-    /// The plan as a document. `config` holds nanoGPT's keys after overrides; `table` translates the fixes' notes.
-    #[must_use]
-    pub fn document(&self, config: &RunConfig, advice: &Advice, table: &Table) -> Node {
-        let (device, peak, basis) = (&self.request.device, &self.peak, &self.basis);
+/// The parts of a document that are the same for every trainer.
+struct MemoryFields {
+    device: Node,
+    phases: Node,
+    peak: Node,
+    oom: Node,
+    basis: Node,
+}
+
+impl<R> Plan<R> {
+    fn memory_fields(&self) -> MemoryFields {
+        let (device, peak, basis) = (&self.machine.device, &self.peak, &self.basis);
         let by_category = Category::ALL.iter().zip(peak.by_category);
         let by_category = by_category.map(|(category, bytes)| (category.name(), number(bytes))).collect();
         let phases = self.phases.iter().map(|peak| {
@@ -105,6 +113,45 @@ impl Plan {
             ("context", words(Some(basis.context.name()))),
             ("band_bytes", Node::List(basis.band_bytes.map(number).into())),
         ];
+        MemoryFields {
+            device: Node::Object(device),
+            phases: Node::List(phases.collect()),
+            peak: Node::Object(peak),
+            oom: self.oom.as_ref().map_or_else(|| words(None), Oom::node),
+            basis: Node::Object(basis),
+        }
+    }
+}
+
+impl Plan<TrainerRequest> {
+    /// The plan as a document. `largest` has the largest value of each knob with which the run fits.
+    #[must_use]
+    pub fn trainer_document(&self, largest: &[(Knob, Option<u64>)]) -> Node {
+        let MemoryFields { device, phases, peak, oom, basis } = self.memory_fields();
+        let fit = largest.iter().map(|(knob, value)| (knob.key, value.map_or_else(|| words(None), number)));
+        let remarks = self.request.run().remarks().iter().map(|remark| words(Some(remark)));
+        Node::Object(vec![
+            ("schema", number(SCHEMA)),
+            ("trainer", words(Some(self.request.run().trainer()))),
+            ("config", Node::Value(Value::Object(self.request.run().config()))),
+            ("device", device),
+            ("fits", number(self.fits)),
+            ("headroom_bytes", number(self.headroom_bytes)),
+            ("phases", phases),
+            ("peak", peak),
+            ("oom", oom),
+            ("basis", basis),
+            ("largest", Node::Object(fit.collect())),
+            ("remarks", Node::List(remarks.collect())),
+        ])
+    }
+}
+
+impl Plan {
+    /// The plan as a document. `config` holds nanoGPT's keys after overrides; `table` translates the fixes' notes.
+    #[must_use]
+    pub fn document(&self, config: &RunConfig, advice: &Advice, table: &Table) -> Node {
+        let MemoryFields { device, phases, peak, oom, basis } = self.memory_fields();
         let sizes = &advice.batch_sizes;
         let batch_size = vec![
             ("largest", sizes.largest.map_or_else(|| words(None), number)),
@@ -113,14 +160,14 @@ impl Plan {
         Node::Object(vec![
             ("schema", number(SCHEMA)),
             ("config", Node::Value(config.iter().map(|(key, value)| (key.to_owned(), value.to_json())).collect())),
-            ("device", Node::Object(device)),
+            ("device", device),
             ("fits", number(self.fits)),
             ("headroom_bytes", number(self.headroom_bytes)),
             ("needs", self.needs(config)),
-            ("phases", Node::List(phases.collect())),
-            ("peak", Node::Object(peak)),
-            ("oom", self.oom.as_ref().map_or_else(|| words(None), Oom::node)),
-            ("basis", Node::Object(basis)),
+            ("phases", phases),
+            ("peak", peak),
+            ("oom", oom),
+            ("basis", basis),
             ("builtin", builtin_node(&self.request, table)),
             ("batch_size", Node::Object(batch_size)),
             ("fixes", Node::List(advice.fixes.iter().map(|fix| Node::Value(fix.json(table))).collect())),

@@ -3,6 +3,8 @@
 //! Nothing is rejected silently, and an incomplete config is still planned if possible. Problems are returned as
 //! findings in addition to the request, or instead of it.
 
+mod machine;
+
 use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
@@ -13,11 +15,8 @@ use crate::{
         GptConfig, GptShape,
         presets::{GPT2_BLOCK_SIZE, Preset},
     },
-    hardware::{self, ComputeCapability, Device, context},
-    memory::{
-        allocator::SegmentKind,
-        message::{ParseTorchVersionError, TorchVersion},
-    },
+    hardware::{ComputeCapability, Device},
+    memory::message::{ParseTorchVersionError, TorchVersion},
     nanogpt::{
         Problem, Settings, Severity, Source, Value,
         defaults::{self, DEFAULT_VOCAB_SIZE},
@@ -28,6 +27,8 @@ use crate::{
     train_config::{Attention, CrossEntropy, TrainConfig},
 };
 use headroom_text::{self as text, Text, decimal, units::KIB};
+pub use machine::MachineError;
+use machine::{context_of, device_of, segments_of};
 
 /// Input that is not in nanoGPT's config: the GPU, its environment and common patches of nanoGPT.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -216,21 +217,16 @@ pub fn resolve_settings(mut settings: Settings, options: &Options) -> ResolvedSe
     errors.iter().for_each(|error| resolver.error(error.key(), error.text()));
     let config = resolver.config(&shape, train.as_ref());
     let request = match (gpt, train, device, torch) {
-        (Some(gpt), Some(train), Some(device), Some(torch)) => {
-            let context = options
-                .context_bytes
-                .map_or_else(|| device.context(context::ModuleLoading::Lazy), context::Estimate::given);
-            Some(Request {
-                gpt,
-                train,
-                segments: if options.expandable_segments { SegmentKind::Expandable } else { SegmentKind::Native },
-                other_processes_bytes: options.other_processes_bytes,
-                context,
-                torch,
-                device,
-                given_vocab_size: resolver.given_vocab_size,
-            })
-        }
+        (Some(gpt), Some(train), Some(device), Some(torch)) => Some(Request {
+            gpt,
+            train,
+            segments: segments_of(options),
+            other_processes_bytes: options.other_processes_bytes,
+            context: context_of(options, &device),
+            torch,
+            device,
+            given_vocab_size: resolver.given_vocab_size,
+        }),
         _ => None,
     };
     let blocked = resolver.findings.iter().any(|finding| finding.severity == Severity::Error);
@@ -276,30 +272,13 @@ impl Resolver {
     }
 
     fn device(&mut self, options: &Options) -> Option<Device> {
-        let named = options.gpu.trim();
-        let found = if named.is_empty() { None } else { Some(hardware::find(named)) };
         if options.vram_bytes.is_some_and(|bytes| bytes < VRAM_BYTES_MIN) {
             self.error("vram", text::GPU_WITHOUT_MEMORY);
         }
-        match (found, options.vram_bytes) {
-            (Some(Ok(device)), None) => Some(device.clone()),
-            (Some(Ok(device)), Some(bytes)) => {
-                Some(Device { total_bytes: bytes, total_provenance: hardware::Provenance::Given, ..device.clone() })
-            }
-            (Some(Err(error)), _) => {
-                self.error("gpu", error.text());
-                None
-            }
-            (None, Some(bytes)) => {
-                let message = text::assumed_capability(ASSUMED_CAPABILITY.to_string());
-                self.say(Severity::Note, "vram", message);
-                Some(Device::custom(bytes, ASSUMED_CAPABILITY))
-            }
-            (None, None) => {
-                self.error("gpu", text::NAME_A_CARD);
-                None
-            }
+        if options.gpu.trim().is_empty() && options.vram_bytes.is_some() {
+            self.say(Severity::Note, "vram", text::assumed_capability(ASSUMED_CAPABILITY.to_string()));
         }
+        device_of(options).map_err(|error| self.error("gpu", error)).ok()
     }
 
     /// Returns a count that has a default in nanoGPT's table.

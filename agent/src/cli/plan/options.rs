@@ -3,15 +3,17 @@
 use std::ffi::{OsStr, OsString};
 
 use headroom_planner::{
-    hardware::{find, search},
-    memory::message::TorchVersion,
     nanogpt::defaults,
     optimizer_spec::Optimizer,
     session::Options,
     train_config::{Attention, CrossEntropy},
 };
-use headroom_text::units::{MIB, parse_size};
 
+pub use super::machine::bytes;
+use super::{
+    machine::{OnMachine, put},
+    trainer,
+};
 use crate::cli::{
     args::{Flag, InvalidValue, UsageError, Word, nearest, shown},
     command::{Command, Words},
@@ -36,6 +38,16 @@ pub struct Request {
 
 /// The value of `--gpu` for every known GPU.
 const ALL: &str = "all";
+
+impl OnMachine for Request {
+    fn options(&mut self) -> &mut Options {
+        &mut self.options
+    }
+
+    fn note_gpu(&mut self) {
+        self.names_gpu = true;
+    }
+}
 
 impl Request {
     /// Whether `--gpu all` was given.
@@ -105,37 +117,10 @@ static OPTIMIZER_DOC: JoinedText = {
 
 /// Option table, in the order of the help.
 pub const FLAGS: &[Flag<Request>] = &[
-    Flag {
-        name: "gpu",
-        value: Some("NAME"),
-        doc: "GPU model, such as \"RTX 4070\", rtx3060 or \"A100 80GB\"\n[default: RTX 4070; `headroom gpus` lists all]",
-        set: |request, name| {
-            if let Some(refusal) = memory_for_name(name) {
-                return Err(refusal);
-            }
-            name.clone_into(&mut request.options.gpu);
-            request.names_gpu = true;
-            Ok(())
-        },
-    },
-    Flag {
-        name: "vram",
-        value: Some("SIZE"),
-        doc: "Total GPU memory, such as 11.69GiB: instead of a name, or\nif CUDA reports another total than the table",
-        set: |request, size| put(&mut request.options.vram_bytes, Some(bytes(size, "GiB")?)),
-    },
-    Flag {
-        name: "other-processes",
-        value: Some("SIZE"),
-        doc: "GPU memory that other programs use [default: 0]",
-        set: |request, size| put(&mut request.options.other_processes_bytes, bytes(size, "GiB")?),
-    },
-    Flag {
-        name: "context-bytes",
-        value: Some("SIZE"),
-        doc: "Size of the CUDA context [default: estimated from the GPU]",
-        set: |request, size| put(&mut request.options.context_bytes, Some(bytes(size, "MiB")?)),
-    },
+    Flag::GPU,
+    Flag::VRAM,
+    Flag::OTHER_PROCESSES,
+    Flag::CONTEXT_BYTES,
     Flag {
         name: "attention",
         value: Some("flash|math"),
@@ -191,22 +176,8 @@ pub const FLAGS: &[Flag<Request>] = &[
             _ => Err(format!("{n:?} is not a number of processes, 1 or more").into()),
         },
     },
-    Flag {
-        name: "expandable-segments",
-        value: None,
-        doc: "Use expandable segments\n(PYTORCH_ALLOC_CONF=expandable_segments:True)",
-        set: |request, _| put(&mut request.options.expandable_segments, true),
-    },
-    Flag {
-        name: "torch",
-        value: Some("VERSION"),
-        doc: "PyTorch version, for error messages and the default dtype\non older GPUs [default: 2.11]",
-        set: |request, version| {
-            version.parse::<TorchVersion>().map_err(|error| error.to_string())?;
-            version.clone_into(&mut request.options.torch);
-            Ok(())
-        },
-    },
+    Flag::EXPANDABLE_SEGMENTS,
+    Flag::TORCH,
     Flag {
         name: "json",
         value: None,
@@ -220,47 +191,6 @@ pub const FLAGS: &[Flag<Request>] = &[
         set: |request, _| put(&mut request.link, true),
     },
 ];
-
-fn put<T>(to: &mut T, value: T) -> Result<(), InvalidValue> {
-    *to = value;
-    Ok(())
-}
-
-/// Maximum number of GPUs listed for an amount of memory.
-const GPUS_LISTED: usize = 8;
-
-/// The error for an amount of memory where a GPU's name is expected, with the GPUs that have it, the most common first.
-fn memory_for_name(name: &str) -> Option<InvalidValue> {
-    if !name.starts_with(|first: char| first.is_ascii_digit()) || find(name).is_ok() {
-        return None;
-    }
-    let gpus: Vec<&str> = search(name).iter().map(|(_, device)| &*device.name).collect();
-    let size = parse_size(&format!("{}GB", name.trim().trim_end_matches(|last: char| last.is_ascii_alphabetic())));
-    if gpus.is_empty() || size.is_err() {
-        return None;
-    }
-    let listed = gpus[..gpus.len().min(GPUS_LISTED)].join(", ");
-    let more = match gpus.len().saturating_sub(GPUS_LISTED) {
-        0 => String::new(),
-        n => format!(" and {n} more (`headroom gpus {}` lists them)", name.split_whitespace().collect::<String>()),
-    };
-    let why = format!("{name:?} is an amount of memory, which these GPUs have: {listed}{more}; --vram gives an amount");
-    Some(why.into())
-}
-
-/// Parses a size. A number of a few bytes lacks a unit; the hint adds `unit`, or MiB for a large number.
-///
-/// # Errors
-/// The value is not a size, or a few bytes.
-pub fn bytes(size: &str, unit: &str) -> Result<u64, InvalidValue> {
-    let bytes = parse_size(size).map_err(|error| error.to_string())?;
-    let number = size.trim();
-    if bytes == 0 || bytes >= MIB || !number.ends_with(|last: char| last.is_ascii_digit() || last == '.') {
-        return Ok(bytes);
-    }
-    let unit = if bytes < 512 { unit } else { "MiB" };
-    Err(InvalidValue { why: format!("{number:?} is {bytes} bytes"), meant: Some(format!("{number}{unit}")) })
-}
 
 fn choice<T: Copy>(word: &str, words: &[(&str, T)]) -> Result<T, InvalidValue> {
     words.iter().find(|(name, _)| *name == word).map(|(_, value)| *value).ok_or_else(|| {
@@ -351,10 +281,13 @@ Accepts the arguments of nanoGPT's `python train.py` in any order; later ones ov
     options: || shown(FLAGS),
     takes_settings: true,
     words: Words::Files,
+    subcommands: &[&trainer::NANOCHAT],
     notes: "\
 A SIZE is 11.69GiB, 800MiB, 12GB or a number of bytes.
 
 `--gpu all` plans the run on every known GPU and lists where it fits, the most common first.
+
+`headroom plan nanochat` plans nanochat's pretraining.
 
 A run on another device, such as --device=cpu, needs no memory of a CUDA GPU. Its plan and
 exit status are those of the same run on a CUDA GPU, and the answer begins with this.",
@@ -365,5 +298,4 @@ exit status are those of the same run on a CUDA GPU, and the answer begins with 
         "headroom plan config/train_shakespeare_char.py --vram 6GiB --other-processes 800MiB --json",
     ],
     run: super::run,
-    ..Command::EMPTY
 };

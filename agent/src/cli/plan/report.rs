@@ -54,17 +54,22 @@ fn other_device(finding: &Finding, style: &Style) -> String {
 
 /// "Fits on RTX 4070: 2.61 GiB left.", and the certainty of that.
 fn verdict(plan: &Plan, style: &Style) -> String {
-    let device = &plan.request.device;
+    let needed = CodeChange::needed_by(&plan.request.train);
+    let changes = (!needed.is_empty()).then(|| changes_text(&needed).to_string());
+    let vocabulary = plan.request.given_vocab_size.map(|size| text::a_vocabulary_of(size).to_string());
+    let needs: Vec<String> = changes.into_iter().chain(vocabulary).collect();
+    verdict_with(plan, &needs, style)
+}
+
+/// The verdict of a run that needs these changes.
+pub fn verdict_with<R>(plan: &Plan<R>, needs: &[String], style: &Style) -> String {
+    let device = &plan.machine.device;
     let gpu = match device.name.strip_prefix("GeForce ") {
         Some(model) => model.to_owned(),
         // A GPU given by its memory has no name.
         None if device.sm_count.is_none() => format!("a GPU with {}", human_size(device.total_bytes)),
         None => device.name.to_string(),
     };
-    let needed = CodeChange::needed_by(&plan.request.train);
-    let changes = (!needed.is_empty()).then(|| changes_text(&needed).to_string());
-    let vocabulary = plan.request.given_vocab_size.map(|size| text::a_vocabulary_of(size).to_string());
-    let needs: Vec<String> = changes.into_iter().chain(vocabulary).collect();
     let with = |word: &str| match needs.is_empty() {
         true => String::new(),
         false => format!("{word} with {}", needs.join(" and ")),
@@ -125,7 +130,7 @@ fn still_to_do(plan: &Plan, style: &Style) -> Option<String> {
     Some(text)
 }
 
-fn message(oom: &Oom, style: &Style) -> String {
+pub fn message(oom: &Oom, style: &Style) -> String {
     let asked = format!(
         "PyTorch asks for {} with {} allocated, and says:",
         pytorch_size(oom.requested_bytes),
@@ -140,7 +145,7 @@ fn builtin_trainer(plan: &Plan, style: &Style) -> String {
         Ok(trainer) => trainer,
         Err(reason) => return style.wrapped(&format!("{}.", text::builtin_unsupported(reason)), 0),
     };
-    let answer = trainer.text(plan.request.device.total_bytes).to_string() + ".";
+    let answer = trainer.text(plan.machine.device.total_bytes).to_string() + ".";
     let detail = text::builtin_detail(text::size(trainer.allocated_bytes), text::size(plan.peak.max_allocated_bytes));
     let ink = if trainer.fits { Ink::Fits } else { Ink::DoesNotFit };
     let answer: String = style.wrapped(&answer, 0).lines().map(|line| style.paint(ink, line) + "\n").collect();
@@ -150,9 +155,9 @@ fn builtin_trainer(plan: &Plan, style: &Style) -> String {
 }
 
 /// Peaks by phase: figures, and a bar against the GPU's capacity.
-fn phases(plan: &Plan, style: &Style) -> String {
+pub fn phases<R>(plan: &Plan<R>, style: &Style) -> String {
     const NUMBERS: usize = 10;
-    let device_bytes = plan.request.device.total_bytes;
+    let device_bytes = plan.machine.device.total_bytes;
     let outside_bytes = outside_bytes(plan);
     let name_columns =
         plan.phases.iter().map(|peak| peak.phase.text().to_string().len()).max().unwrap_or(0).max("phase".len());
@@ -208,7 +213,7 @@ fn legend(style: &Style) -> String {
 }
 
 /// Live memory at the peak.
-fn peak(plan: &Plan, style: &Style) -> String {
+pub fn peak<R>(plan: &Plan<R>, style: &Style) -> String {
     let peak = &plan.peak;
     let heading = format!("At the peak, {}", peak.phase.text_in());
     let mut text = style.paint(Ink::Heading, &heading) + "\n";
@@ -222,15 +227,15 @@ fn peak(plan: &Plan, style: &Style) -> String {
 }
 
 /// Memory on the GPU besides PyTorch's tensors, up to the capacity.
-fn outside(plan: &Plan, style: &Style) -> String {
-    let context = &plan.request.context;
+pub fn outside<R>(plan: &Plan<R>, style: &Style) -> String {
+    let context = &plan.machine.context;
     let band = if context.band_low == context.band_high {
         context.source.to_owned()
     } else {
         format!("{} to {}", human_size(context.band_low), human_size(context.band_high))
     };
-    let others = plan.request.other_processes_bytes;
-    let device = &plan.request.device;
+    let others = plan.machine.other_processes_bytes;
+    let device = &plan.machine.device;
     let mut text = style.paint(Ink::Heading, "On the whole GPU") + "\n";
     text.push_str(&row("PyTorch, reserved", &human_size(plan.peak.max_reserved_bytes), "", style));
     text.push_str(&row("CUDA context", &human_size(context.bytes), &band, style));
@@ -251,9 +256,9 @@ fn outside(plan: &Plan, style: &Style) -> String {
     text
 }
 
-fn basis(plan: &Plan, style: &Style) -> String {
+pub fn basis<R>(plan: &Plan<R>, style: &Style) -> String {
     let basis = &plan.basis;
-    let gpu = match plan.request.device.total_provenance {
+    let gpu = match plan.machine.device.total_provenance {
         Provenance::Measured { .. } => ("measured", "printed by CUDA on this GPU model"),
         Provenance::Estimated { .. } => ("estimated", "from the size on the box; --vram takes what CUDA reports"),
         Provenance::Given => ("given", "as on the command line"),
@@ -299,8 +304,8 @@ fn row(name: &str, figure: &str, remark: &str, style: &Style) -> String {
     format!("{start}{}", remark.trim_start())
 }
 
-fn outside_bytes(plan: &Plan) -> u64 {
-    plan.request.other_processes_bytes.saturating_add(plan.request.context.bytes)
+fn outside_bytes<R>(plan: &Plan<R>) -> u64 {
+    plan.machine.outside_bytes()
 }
 
 /// Share in percent, rounded. A nonzero part is never 0 %, and an incomplete one never 100 %.

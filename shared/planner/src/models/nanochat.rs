@@ -33,12 +33,24 @@ pub struct Args {
 }
 
 impl Args {
-    fn n_embd(&self) -> u64 {
+    /// Channels of the model.
+    #[must_use]
+    pub fn n_embd(&self) -> u64 {
         (self.depth * self.aspect_ratio).next_multiple_of(self.head_dim)
     }
 
     fn n_head(&self) -> u64 {
         self.n_embd() / self.head_dim
+    }
+
+    /// Parameters of the blocks and of the head, by which the script scales the batch.
+    #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "the script computes with floats too")]
+    pub fn n_scaling_parameters(&self) -> f64 {
+        let c = self.n_embd() as f64;
+        let gates =
+            (0..self.depth).filter(|&layer| self.has_ve(layer)).count() as u64 * VE_GATE_CHANNELS * self.n_head();
+        12.0 * self.depth as f64 * c * c + gates as f64 + self.padded_vocab_size() as f64 * c
     }
 
     fn padded_vocab_size(&self) -> u64 {

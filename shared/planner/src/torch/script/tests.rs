@@ -1,3 +1,5 @@
+//! Tests of scripts, loops and names.
+
 use super::*;
 use crate::{
     hardware::ComputeCapability,

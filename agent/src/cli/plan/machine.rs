@@ -1,0 +1,125 @@
+//! Options that describe the machine of a plan: the GPU, other processes, and the allocator.
+
+use headroom_planner::{
+    hardware::{find, search},
+    memory::message::TorchVersion,
+    session::Options,
+};
+use headroom_text::units::{MIB, parse_size};
+
+use crate::cli::args::{Flag, InvalidValue};
+
+/// Arguments that have a machine.
+pub trait OnMachine {
+    /// The options to fill.
+    fn options(&mut self) -> &mut Options;
+
+    /// Records that the GPU was given.
+    fn note_gpu(&mut self) {}
+}
+
+impl<T: OnMachine> Flag<T> {
+    /// The `--gpu` option.
+    pub const GPU: Self = Self {
+        name: "gpu",
+        value: Some("NAME"),
+        doc: "GPU model, such as \"RTX 4070\", rtx3060 or \"A100 80GB\"\n[default: RTX 4070; `headroom gpus` lists all]",
+        set: |request, name| {
+            if let Some(refusal) = memory_for_name(name) {
+                return Err(refusal);
+            }
+            name.clone_into(&mut request.options().gpu);
+            request.note_gpu();
+            Ok(())
+        },
+    };
+
+    /// The `--vram` option.
+    pub const VRAM: Self = Self {
+        name: "vram",
+        value: Some("SIZE"),
+        doc: "Total GPU memory, such as 11.69GiB: instead of a name, or\nif CUDA reports another total than the table",
+        set: |request, size| put(&mut request.options().vram_bytes, Some(bytes(size, "GiB")?)),
+    };
+
+    /// The `--other-processes` option.
+    pub const OTHER_PROCESSES: Self = Self {
+        name: "other-processes",
+        value: Some("SIZE"),
+        doc: "GPU memory that other programs use [default: 0]",
+        set: |request, size| put(&mut request.options().other_processes_bytes, bytes(size, "GiB")?),
+    };
+
+    /// The `--context-bytes` option.
+    pub const CONTEXT_BYTES: Self = Self {
+        name: "context-bytes",
+        value: Some("SIZE"),
+        doc: "Size of the CUDA context [default: estimated from the GPU]",
+        set: |request, size| put(&mut request.options().context_bytes, Some(bytes(size, "MiB")?)),
+    };
+
+    /// The `--expandable-segments` option.
+    pub const EXPANDABLE_SEGMENTS: Self = Self {
+        name: "expandable-segments",
+        value: None,
+        doc: "Use expandable segments\n(PYTORCH_ALLOC_CONF=expandable_segments:True)",
+        set: |request, _| put(&mut request.options().expandable_segments, true),
+    };
+
+    /// The `--torch` option.
+    pub const TORCH: Self = Self {
+        name: "torch",
+        value: Some("VERSION"),
+        doc: "PyTorch version, for error messages and the default dtype\non older GPUs [default: 2.11]",
+        set: |request, version| {
+            version.parse::<TorchVersion>().map_err(|error| error.to_string())?;
+            version.clone_into(&mut request.options().torch);
+            Ok(())
+        },
+    };
+}
+
+/// Assigns a value.
+///
+/// # Errors
+/// None; the type is that of a setter.
+pub fn put<T>(to: &mut T, value: T) -> Result<(), InvalidValue> {
+    *to = value;
+    Ok(())
+}
+
+/// Maximum number of GPUs listed for an amount of memory.
+const GPUS_LISTED: usize = 8;
+
+/// The error for an amount of memory where a GPU's name is expected, with the GPUs that have it, the most common first.
+fn memory_for_name(name: &str) -> Option<InvalidValue> {
+    if !name.starts_with(|first: char| first.is_ascii_digit()) || find(name).is_ok() {
+        return None;
+    }
+    let gpus: Vec<&str> = search(name).iter().map(|(_, device)| &*device.name).collect();
+    let size = parse_size(&format!("{}GB", name.trim().trim_end_matches(|last: char| last.is_ascii_alphabetic())));
+    if gpus.is_empty() || size.is_err() {
+        return None;
+    }
+    let listed = gpus[..gpus.len().min(GPUS_LISTED)].join(", ");
+    let more = match gpus.len().saturating_sub(GPUS_LISTED) {
+        0 => String::new(),
+        n => format!(" and {n} more (`headroom gpus {}` lists them)", name.split_whitespace().collect::<String>()),
+    };
+    let why = format!("{name:?} is an amount of memory, which these GPUs have: {listed}{more}; --vram gives an amount");
+    Some(why.into())
+}
+
+/// Parses a size. A number of a few bytes lacks a unit; the hint adds `unit`, or MiB for a large number.
+///
+/// # Errors
+/// The value is not a size, or a few bytes.
+pub fn bytes(size: &str, unit: &str) -> Result<u64, InvalidValue> {
+    let bytes = parse_size(size).map_err(|error| error.to_string())?;
+    let number = size.trim();
+    if bytes == 0 || bytes >= MIB || !number.ends_with(|last: char| last.is_ascii_digit() || last == '.') {
+        return Ok(bytes);
+    }
+    let unit = if bytes < 512 { unit } else { "MiB" };
+    Err(InvalidValue { why: format!("{number:?} is {bytes} bytes"), meant: Some(format!("{number}{unit}")) })
+}

@@ -1,0 +1,107 @@
+//! `headroom plan TRAINER`, for trainers other than nanoGPT.
+
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn headroom(words: &[&str]) -> Output {
+    let program = std::env::var_os("HEADROOM_BIN").unwrap_or_else(|| env!("CARGO_BIN_EXE_headroom").into());
+    Command::new(program).arg("plan").args(words).env("NO_COLOR", "1").output().expect("headroom runs")
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).expect("text")
+}
+
+fn json(words: &[&str]) -> Value {
+    let output = headroom(&[words, &["--json"]].concat());
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", text(&output.stderr)))
+}
+
+const NANOCHAT: [&str; 4] = ["nanochat", "--compile=False", "--depth", "6"];
+
+/// The run of depth 6 in tests/golden/measured/models/H200-nanochat.jsonl, measured on an H200.
+#[test]
+fn nanochat_has_the_peaks_that_were_measured() {
+    let run = ["--device-batch-size=8", "--max-seq-len=1024", "--window-pattern=L", "--total-batch-size=8192"];
+    let plan = json(&[&NANOCHAT[..], &run, &["--gpu", "H200"]].concat());
+    let peak = |phase: &str| {
+        let phases = plan["phases"].as_array().expect("phases");
+        let found = phases.iter().find(|found| found["name"] == phase).unwrap_or_else(|| panic!("no {phase}"));
+        found["max_memory_allocated"].as_u64().expect("bytes")
+    };
+    let lines = include_str!("../../tests/golden/measured/models/H200-nanochat.jsonl").lines();
+    let rows = lines.map(|line| -> Value { serde_json::from_str(line).expect("JSON") });
+    let is_run = |row: &Value| {
+        (&row["depth"], &row["compile"], &row["grad_accum_steps"]) == (&6.into(), &false.into(), &1.into())
+            && row["window_pattern"] == "L"
+    };
+    let row = rows.into_iter().find(is_run).expect("the row");
+    let measured = |name: &str| {
+        let phases = row["phases"].as_array().expect("phases");
+        let found = phases.iter().find(|phase| phase["name"] == name).expect(name);
+        found["max_memory_allocated"].as_u64().expect("bytes")
+    };
+    assert_eq!(peak("init"), measured("init"));
+    assert_eq!(peak("first_forward"), measured("first_forward"));
+    assert_eq!(peak("first_backward"), measured("step0_backward"));
+    assert_eq!(peak("steady_backward"), measured("step1_backward"));
+    assert_eq!(plan["basis"]["allocated"], "exact");
+    assert_eq!((&plan["trainer"], &plan["config"]["device_batch_size"]), (&"nanochat".into(), &8.into()));
+}
+
+#[test]
+fn the_largest_values_fit_and_the_next_do_not() {
+    const RUN: [&str; 4] = ["--vram=8GiB", "--total-batch-size=1048576", "--max-seq-len=1024", "--device-batch-size=1"];
+    let fits = |key: &str, value: u64| {
+        let value = format!("--{key}={value}");
+        headroom(&[&NANOCHAT[..], &RUN, &[&value]].concat()).status.code()
+    };
+    let plan = json(&[&NANOCHAT[..], &RUN].concat());
+    let largest = |key: &str| plan["largest"][key].as_u64().unwrap_or_else(|| panic!("{key} in {}", plan["largest"]));
+    let depth = largest("depth");
+    assert_eq!((fits("depth", depth), fits("depth", depth + 1)), (Some(0), Some(1)), "depth {depth}");
+    assert!(largest("device-batch-size") >= 1 && largest("max-seq-len").is_multiple_of(128));
+}
+
+#[test]
+fn a_run_that_does_not_fit_names_its_tensor() {
+    let output = headroom(&[&NANOCHAT[..], &["--depth=20", "--device-batch-size=1", "--gpu", "RTX 4070"]].concat());
+    assert_eq!(output.status.code(), Some(1));
+    let answer = text(&output.stdout);
+    assert!(answer.starts_with("Does not fit on RTX 4070: fails in the first optimizer step on "), "{answer}");
+    assert!(answer.contains("Tried to allocate"), "{answer}");
+}
+
+#[test]
+fn depth_20_of_nanochat_fits_12_gb_with_no_batch_size() {
+    let plan = json(&[&NANOCHAT[..], &["--depth=20", "--device-batch-size=1", "--gpu", "RTX 4070"]].concat());
+    assert_eq!(plan["largest"]["device-batch-size"], Value::Null);
+}
+
+#[test]
+fn errors_name_the_option_and_the_remedy() {
+    for (words, expected) in [
+        (&["nanochat"][..], "hint: --compile=False plans the eager run"),
+        (&["nanochat", "--compile=False", "--deph=4"], "hint: did you mean --depth?"),
+        (&["nanochat", "--compile=False", "--depth=0"], "cannot read --depth=0: expected an integer of 1 to 512"),
+        (&["nanochat", "--compile=False", "--gpu", "RTX 9999"], "--gpu: "),
+        (
+            &["nanochat", "--compile=False", "--gpu", "T4"],
+            "cannot plan nanochat on Tesla T4: below compute capability 8.0",
+        ),
+        (&["nanochat", "--compile=False", "config.py"], "config.py"),
+    ] {
+        let output = headroom(words);
+        let (answer, error) = (text(&output.stdout), text(&output.stderr));
+        assert_eq!((output.status.code(), answer), (Some(2), ""), "{words:?}: {error}");
+        assert!(error.contains(expected), "{words:?}: {error}");
+    }
+}
+
+#[test]
+fn options_without_effect_are_listed() {
+    let output = headroom(&[&NANOCHAT[..], &["--matrix-lr=0.1", "--run=x", "--gpu=H200"]].concat());
+    let answer = text(&output.stdout);
+    assert!(answer.contains("These options change no memory: --matrix-lr, --run."), "{answer}");
+}

@@ -1,0 +1,183 @@
+//! Plans of trainers other than nanoGPT, whose events the engine derives from their models.
+
+pub mod arguments;
+pub mod nanochat;
+
+use serde_json::{Map, Value};
+
+use arguments::ArgumentError;
+
+use crate::{
+    gpt::tensors::TensorTooLarge,
+    memory::{allocator::SegmentKind, context::GpuProperties, program::Program},
+    plan::{
+        Machine, Plan, PlanError,
+        basis::{Basis, RunKind},
+    },
+};
+
+/// A run of a trainer.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Run {
+    /// nanochat's `scripts.base_train`.
+    Nanochat(nanochat::Run),
+}
+
+/// A number of the run that can be reduced until the run fits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Knob {
+    /// Key of the trainer.
+    pub key: &'static str,
+    /// Value of the run.
+    pub value: u64,
+    /// The run's value is a multiple of this number.
+    pub step: u64,
+    /// Largest value that is tried.
+    pub max: u64,
+}
+
+impl Run {
+    /// Name of the trainer in JSON.
+    #[must_use]
+    pub const fn trainer(&self) -> &'static str {
+        match self {
+            Self::Nanochat(_) => "nanochat",
+        }
+    }
+
+    /// The keys that determine memory, with their values.
+    #[must_use]
+    pub fn config(&self) -> Map<String, Value> {
+        match self {
+            Self::Nanochat(run) => run.config(),
+        }
+    }
+
+    /// Keys that were given and do not change the memory of the run.
+    pub fn without_effect(&self) -> impl Iterator<Item = &'static str> {
+        match self {
+            Self::Nanochat(run) => run.without_effect(),
+        }
+    }
+
+    /// Remarks on the figures: what they include and what they do not.
+    #[must_use]
+    pub fn remarks(&self) -> &'static [&'static str] {
+        match self {
+            Self::Nanochat(_) => nanochat::REMARKS,
+        }
+    }
+
+    fn program(&self, gpu: GpuProperties) -> Result<Program, TensorTooLarge> {
+        match self {
+            Self::Nanochat(run) => run.program(gpu),
+        }
+    }
+
+    /// Why the run cannot be planned on a GPU, if so.
+    fn obstacle(&self, gpu: GpuProperties) -> Option<&'static str> {
+        match self {
+            Self::Nanochat(_) => nanochat::obstacle(gpu),
+        }
+    }
+
+    fn kind(&self, gpu: GpuProperties) -> RunKind {
+        match self {
+            Self::Nanochat(run) => run.kind(gpu),
+        }
+    }
+
+    /// The kind of segments: that of the machine, unless the trainer itself sets expandable segments.
+    const fn segments(&self, machine: &Machine) -> SegmentKind {
+        match self {
+            Self::Nanochat(_) if nanochat::sets_expandable_segments(machine.torch) => SegmentKind::Expandable,
+            Self::Nanochat(_) => machine.segments,
+        }
+    }
+
+    /// The numbers that people reduce to make a run fit, the most usual first.
+    #[must_use]
+    pub fn knobs(&self) -> Vec<Knob> {
+        match self {
+            Self::Nanochat(run) => run.knobs(),
+        }
+    }
+
+    /// The same run with another value of a knob.
+    #[must_use]
+    fn with(&self, key: &str, value: u64) -> Self {
+        match self {
+            Self::Nanochat(run) => Self::Nanochat(run.with(key, value)),
+        }
+    }
+}
+
+/// A run and the machine to plan it for.
+#[derive(Clone, Debug)]
+pub struct TrainerRequest {
+    run: Run,
+    machine: Machine,
+}
+
+impl TrainerRequest {
+    /// A run on a machine. A trainer that sets the allocator's environment overrides the machine's.
+    ///
+    /// # Errors
+    /// [`ArgumentError::Gpu`] if Headroom does not plan the run on this GPU.
+    pub fn new(run: Run, machine: Machine) -> Result<Self, ArgumentError> {
+        if let Some(cause) = run.obstacle(machine.gpu()) {
+            return Err(ArgumentError::Gpu { trainer: run.trainer(), gpu: machine.device.name.to_string(), cause });
+        }
+        let segments = run.segments(&machine);
+        Ok(Self { run, machine: Machine { segments, ..machine } })
+    }
+
+    /// The run.
+    #[must_use]
+    pub const fn run(&self) -> &Run {
+        &self.run
+    }
+}
+
+/// Plans a run.
+///
+/// # Errors
+/// [`PlanError::TensorTooLarge`] if a tensor exceeds the memory of every GPU.
+pub fn plan(request: TrainerRequest) -> Result<Plan<TrainerRequest>, PlanError> {
+    let gpu = request.machine.gpu();
+    let program = request.run.program(gpu)?;
+    let machine = request.machine.clone();
+    Ok(Plan::simulate(request, machine, program, |request, outcome| {
+        let Machine { context, other_processes_bytes, .. } = &request.machine;
+        Basis::new(request.run.kind(gpu), outcome, context, [*other_processes_bytes; 2])
+    }))
+}
+
+/// The largest value of a knob with which the run fits, if nothing else changes. `None` if not even the smallest does.
+#[must_use]
+pub fn largest_that_fits(request: &TrainerRequest, knob: Knob) -> Option<u64> {
+    let fits = |n: u64| {
+        let run = request.run.with(knob.key, n * knob.step);
+        let plan = plan(TrainerRequest { run, machine: request.machine.clone() });
+        plan.is_ok_and(|plan| plan.fits)
+    };
+    let max = knob.max / knob.step.max(1);
+    if !fits(1) {
+        return None;
+    }
+    // `low` fits, and `high` does not.
+    let (mut low, mut high) = (1, 2);
+    while high <= max && fits(high) {
+        (low, high) = (high, high.saturating_mul(2));
+    }
+    high = high.min(max + 1);
+    while low + 1 < high {
+        let middle = low + (high - low) / 2;
+        if fits(middle) {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    Some(low * knob.step)
+}
