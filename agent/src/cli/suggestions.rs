@@ -234,7 +234,7 @@ fn elsewhere(command: &str, given: &str, name: &str) -> Option<String> {
     // A subcommand is not listed beside its command.
     let parent_has = |command: &&Command| {
         let parent = command.name.rsplit_once(' ').and_then(|(parent, _)| commands.iter().find(|c| c.name == parent));
-        parent.is_some_and(|parent| has(parent))
+        parent.is_some_and(has)
     };
     let having = commands.iter().copied().filter(|command| has(command) && !parent_has(command));
     let having = named(having.collect());
