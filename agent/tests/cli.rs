@@ -431,7 +431,7 @@ fn the_gpus_are_listed() {
         names(
             row,
             "name total_bytes total_basis total_source compute_capability sm_count memory_bandwidth_bytes_per_second \
-             bf16_flops fp16_flops tf32_flops fp32_flops source",
+             bf16_flops fp16_flops tf32_flops fp32_flops board_power_watts board_power_source source",
         );
     }
     let wide = run(&["gpus"]);

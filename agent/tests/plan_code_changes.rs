@@ -3,10 +3,16 @@
 
 use std::process::{Command, Output};
 
-fn headroom(options: &[&str]) -> Output {
+fn command(options: &[&str]) -> Command {
     let program = std::env::var_os("HEADROOM_BIN").unwrap_or_else(|| env!("CARGO_BIN_EXE_headroom").into());
     let run = ["plan", "--batch_size=20", "--compile=False", "--gpu", "RTX 4070"];
-    Command::new(program).args(run).args(options).env("NO_COLOR", "1").output().expect("headroom runs")
+    let mut command = Command::new(program);
+    command.args(run).args(options).env("NO_COLOR", "1");
+    command
+}
+
+fn headroom(options: &[&str]) -> Output {
+    command(options).output().expect("headroom runs")
 }
 
 fn plan(options: &[&str]) -> String {
@@ -142,12 +148,36 @@ fn every_gpu_has_the_verdict_of_its_own_plan() {
         assert_eq!(row["outcome"] != "fails", one["fits"].as_bool().expect("a verdict"), "{name}");
     }
 
+    let row = |name: &str| rows.iter().find(|row| row["name"] == name).expect("it is in the table");
+    let figure = |name: &str, key: &str| row(name)[key].as_f64();
+    assert_eq!(figure("Tesla T4", "board_power_watts"), Some(70.0));
+    let (seconds, watt_hours) = ("iteration_seconds", "max_iteration_watt_hours");
+    let expected = figure("Tesla T4", seconds).expect("a time") * 70.0 / 3600.0;
+    assert!((figure("Tesla T4", watt_hours).expect("an energy") / expected - 1.0).abs() < 1e-9);
+    let laptop = row("GeForce RTX 4060 Laptop GPU");
+    assert!(laptop[seconds].is_number() && laptop["board_power_watts"].is_null() && laptop[watt_hours].is_null());
+
     let table = String::from_utf8(on_all_gpus(&[]).stdout).expect("text");
     let n_fit = all["n_fit"].as_u64().expect("a number");
     assert!(table.starts_with(&format!("Fits {n_fit} of {} GPUs. The smallest is ", rows.len())), "{table}");
     assert_eq!(table.lines().filter(|line| line.contains("Fits: ") || line.contains(" short")).count(), {
         rows.iter().filter(|row| row["outcome"] == "fits" || row["outcome"] == "fails").count()
     });
+    let line = |name: &str| table.lines().find(|line| line.starts_with(name)).expect("a row").to_owned();
+    assert!(line("Tesla T4").contains("Wh  ") && !line("GeForce RTX 4060 Laptop GPU").contains("Wh"), "{table}");
+    assert!(table.contains("\nEnergy: at most this much for 1,000 iterations"), "{table}");
+}
+
+#[test]
+fn narrow_terminal_lists_gpus_without_energy() {
+    for (columns, shows_energy) in [("99", false), ("100", true)] {
+        let output = command(&["--gpu", "all"]).env("COLUMNS", columns).output().expect("headroom runs");
+        let table = String::from_utf8(output.stdout).expect("text");
+        assert_eq!(table.contains("Wh  "), shows_energy, "{columns}: {table}");
+        assert_eq!(table.contains("Energy: "), shows_energy, "{columns}: {table}");
+        let widest = table.lines().skip(2).take(100).map(|line| line.chars().count()).max().expect("rows");
+        assert!(widest <= columns.parse().expect("a number"), "{widest} of {columns}");
+    }
 }
 
 #[test]

@@ -58,12 +58,15 @@ struct Row {
     fp16_flops: Option<u64>,
     tf32_flops: Option<u64>,
     fp32_flops: Option<u64>,
+    board_power_watts: Option<u16>,
+    board_power_source: Option<&'static str>,
     source: &'static str,
 }
 
 impl From<&'static Device> for Row {
     fn from(device: &'static Device) -> Self {
         let (total_basis, total_source) = total(device);
+        let power = device.board_power();
         Self {
             name: &device.name,
             total_bytes: device.total_bytes,
@@ -76,6 +79,8 @@ impl From<&'static Device> for Row {
             fp16_flops: device.rates.fp16,
             tf32_flops: device.rates.tf32,
             fp32_flops: device.rates.fp32,
+            board_power_watts: power.map(|power| power.watts),
+            board_power_source: power.map(|power| power.source),
             source: device.source,
         }
     }
@@ -92,7 +97,8 @@ pub const COMMAND: Command = Command {
     words: Words::Name,
     notes: "\
 Other spellings also match: rtx4070, \"NVIDIA GeForce RTX 4070\", \"A100 80GB\".
-\"memory\" is the total that CUDA reports, which is less than the advertised size.",
+\"memory\" is the total that CUDA reports, which is less than the advertised size.
+\"W\" is the power limit of the board. Limits of laptops differ, so they have none.",
     exits: &[(0, "the GPUs are listed"), (1, "no GPU matches")],
     examples: &["headroom gpus", "headroom gpus 4070ti", "headroom gpus 24GB laptop", "headroom gpus --json"],
     run,
@@ -144,10 +150,10 @@ fn json(gpus: &[&'static Device]) -> Result<String, super::plan::Error> {
 
 fn table(gpus: &[&Device], style: &Style) -> String {
     let name_columns = gpus.iter().map(|device| device.name.len()).max().unwrap_or(0);
-    let line = |name: &str, memory: &str, basis: &str, cc: &str, sm: &str, rate: &str| {
-        format!("{name:name_columns$}  {memory:>10}  {basis:9}  {cc:>4}  {sm:>3}  {rate:>6}")
+    let line = |name: &str, memory: &str, basis: &str, cc: &str, [sm, rate, watts]: [&str; 3]| {
+        format!("{name:name_columns$}  {memory:>10}  {basis:9}  {cc:>4}  {sm:>3}  {rate:>6}  {watts:>4}")
     };
-    let heading = line("GPU", "memory", "", "cc", "SMs", "GB/s");
+    let heading = line("GPU", "memory", "", "cc", ["SMs", "GB/s", "W"]);
     let room = style.columns.map_or(usize::MAX, |columns| columns.saturating_sub(heading.len() + 2));
     let with_source = |line: String, source: &str| {
         if room < SOURCE_COLUMNS_MIN { line } else { format!("{line}  {}", style.shortened(source, room)) }
@@ -157,7 +163,8 @@ fn table(gpus: &[&Device], style: &Style) -> String {
         let sm = device.sm_count.map_or_else(String::new, |number| number.to_string());
         let rate = device.bandwidth_gb_per_second().map_or_else(String::new, |rate| format!("{rate:.0}"));
         let cc = device.compute_capability.to_string();
-        let line = line(&device.name, &human_size(device.total_bytes), total(device).0, &cc, &sm, &rate);
+        let watts = device.board_power().map_or_else(String::new, |power| power.watts.to_string());
+        let line = line(&device.name, &human_size(device.total_bytes), total(device).0, &cc, [&sm, &rate, &watts]);
         text.push_str(with_source(line, device.source).trim_end());
         text.push('\n');
     }

@@ -28,6 +28,7 @@ mod find;
 mod geforce;
 mod geforce_recent;
 mod popularity;
+mod power;
 mod professional;
 mod row;
 mod search;
@@ -39,6 +40,7 @@ pub use capability::{ComputeCapability, ParseComputeCapabilityError};
 pub use cloud::{CLOUD_GPUS, CloudGpu};
 pub use find::{UnknownDevice, find, reported};
 pub use popularity::{Segment, by_popularity};
+pub use power::BoardPower;
 pub use row::ESTIMATE_RULE;
 pub use search::{search, search_cloud};
 

@@ -16,6 +16,8 @@ mod tests;
 /// Number of powers of two in a list of micro-batch sizes, below the largest that fits.
 const POWERS_LISTED: usize = 6;
 
+const SECONDS_PER_HOUR: f64 = 3600.0;
+
 /// The figures of a plan that a list shows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Summary {
@@ -27,6 +29,9 @@ pub struct Summary {
     pub band_bytes: [i64; 2],
     /// Estimated seconds of an iteration; `None` if the GPU's rates are unknown.
     pub iteration_seconds: Option<f64>,
+    /// Energy of an iteration in watt hours, at most: its estimated time at the power limit of the board. `None` if one
+    /// of the two is unknown.
+    pub max_iteration_watt_hours: Option<f64>,
     /// Estimated seconds per token of one process; `None` if the GPU's rates are unknown.
     pub seconds_per_token: Option<f64>,
 }
@@ -44,11 +49,15 @@ impl Summary {
         let Request { train, gpt, .. } = &plan.request;
         let tokens = train.batch_size as f64 * train.gradient_accumulation_steps as f64 * gpt.block_size() as f64;
         let iteration_seconds = step_seconds(&plan.request);
+        let power = plan.request.device.board_power();
         Self {
             fit: plan.fit(),
             headroom_bytes: plan.headroom_bytes,
             band_bytes: plan.headroom_band_bytes(),
             iteration_seconds,
+            max_iteration_watt_hours: iteration_seconds
+                .zip(power)
+                .map(|(seconds, power)| seconds * f64::from(power.watts) / SECONDS_PER_HOUR),
             seconds_per_token: iteration_seconds.map(|seconds| seconds / tokens),
         }
     }

@@ -91,12 +91,27 @@ pub fn time_parts(seconds: f64) -> (String, &'static str) {
         seconds if seconds < 0.9995 => (seconds * 1e3, "ms"),
         seconds => (seconds, "s"),
     };
+    (three_digits(value), unit)
+}
+
+/// Returns an energy with three digits, and its unit.
+#[must_use]
+pub fn energy_parts(watt_hours: f64) -> (String, &'static str) {
+    let (value, unit) = match watt_hours {
+        small if small < 0.9995 => (small * 1e3, "mWh"),
+        medium if medium < 999.5 => (medium, "Wh"),
+        large => (large / 1e3, "kWh"),
+    };
+    (three_digits(value), unit)
+}
+
+fn three_digits(value: f64) -> String {
     let decimals = match value {
         value if value >= 99.95 => 0,
         value if value >= 9.995 => 1,
         _ => 2,
     };
-    (decimal::fixed(value, decimals), unit)
+    decimal::fixed(value, decimals)
 }
 
 #[cfg(test)]
@@ -114,6 +129,22 @@ mod tests {
             (GIB, "1024.00 MiB"),
         ] {
             assert_eq!(pytorch_size(bytes), text);
+        }
+    }
+
+    #[test]
+    fn prints_energies_with_three_digits() {
+        for (watt_hours, text) in [
+            (0.0005, "0.50 mWh"),
+            (0.9994, "999 mWh"),
+            (0.9995, "1.00 Wh"),
+            (37.52, "37.5 Wh"),
+            (999.4, "999 Wh"),
+            (999.5, "1.00 kWh"),
+            (123_456.0, "123 kWh"),
+        ] {
+            let (number, unit) = energy_parts(watt_hours);
+            assert_eq!(format!("{number} {unit}"), text);
         }
     }
 

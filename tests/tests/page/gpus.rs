@@ -104,6 +104,34 @@ fn gpus_are_filtered_and_ordered() {
         .await;
         let detail: String = page.value(&format!("{HEADLINE}.trim()")).await;
         assert!(detail.starts_with("Fits "), "{detail}");
+        page.script(
+            "const order = document.querySelector('#gpus-order');
+             order.value = '3'; order.dispatchEvent(new Event('change', { bubbles: true }))",
+        )
+        .await;
+        let watt_hours = "[...document.querySelectorAll('[data-testid=gpus] td.gpus__energy')]
+            .map((cell) => parseFloat(cell.textContent.slice(2)) * (cell.textContent.endsWith('kWh') ? 1000 : 1))
+            .filter(Number.isFinite)";
+        page.until(
+            "the least energy is first",
+            &format!("{watt_hours}.every((one, index, all) => index === 0 || all[index - 1] <= one)"),
+        )
+        .await;
+        assert!(page.value::<usize>(&format!("{watt_hours}.length")).await > 20);
+    });
+}
+
+#[test]
+fn energy_is_an_upper_bound_of_boards_with_a_known_limit() {
+    tell("energy_is_an_upper_bound_of_boards_with_a_known_limit", async |page| {
+        open(page, "1&batch_size=12").await;
+        for (name, is_known) in [("GeForce RTX 4090", true), ("Tesla T4", true), ("GeForce RTX 4060 Laptop GPU", false)]
+        {
+            let energy = page.text(&format!("[data-testid=gpus] tr[data-gpu='{name}'] .gpus__energy")).await;
+            assert_eq!(energy.starts_with("≤ ") && energy.ends_with("Wh"), is_known, "{name}: {energy:?}");
+        }
+        let hint = page.text("[data-testid=gpus-energy]").await;
+        assert!(hint.starts_with("Energy: at most this much for 1,000 iterations"), "{hint}");
     });
 }
 

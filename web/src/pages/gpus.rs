@@ -29,11 +29,11 @@ use crate::{
         budget::Budget,
         format,
         gpu::{self, heading},
-        gpu_table::{Filter, Order, rows, shown, time, words as result_words},
+        gpu_table::{Filter, Order, energy as energy_words, rows, shown, time, words as result_words},
         memo::memo,
         no_plan::NoPlan,
     },
-    text::{self, say, t},
+    text::{self, Key, say, t},
 };
 
 /// Number of GPUs that are planned without a pause, so that the page answers while it computes.
@@ -46,6 +46,10 @@ const FIRST_ROWS: usize = 24;
 
 /// The kinds of machines, as the page lists them.
 const SEGMENTS: [Segment; 4] = [Segment::Desktop, Segment::Laptop, Segment::Workstation, Segment::DataCentre];
+
+/// The orders, as the page lists them.
+const ORDERS: [Key; Order::ALL.len()] =
+    [text::GPUS_BY_POPULARITY, text::GPUS_BY_MEMORY, text::GPUS_BY_TIME, text::GPUS_BY_ENERGY];
 
 /// The page.
 #[component]
@@ -105,7 +109,7 @@ pub fn GpusPage() -> impl IntoView {
                             filter.update(|filter| filter.segment = index.checked_sub(1).map(|index| SEGMENTS[index]));
                         } />
                     <Choice id="gpus-order" label=t(text::GPUS_ORDER)
-                        choices=[text::GPUS_BY_POPULARITY, text::GPUS_BY_MEMORY, text::GPUS_BY_TIME].map(t).to_vec()
+                        choices=ORDERS.map(t).to_vec()
                         chosen=Signal::derive(order)
                         on_choose=move |index: usize| filter.update(|filter| filter.order = Order::ALL[index]) />
                     <Toggle id="gpus-fitting" label=t(text::GPUS_ONLY_FITTING)
@@ -243,10 +247,12 @@ fn table(budget: Budget, found: &[GpuRow], has_rows: bool, shows_all: RwSignal<b
                     <th scope="col" class="gpus__number">{t(text::GPUS_MEMORY)}</th>
                     <th scope="col">{t(text::GPUS_RESULT)}</th>
                     <th scope="col" class="gpus__number gpus__time" title=t(text::GPUS_TIME_HINT)>{t(text::GPUS_TIME)}</th>
+                    <th scope="col" class="gpus__number gpus__energy">{t(text::GPUS_ENERGY)}</th>
                 </tr>
             </thead>
             <tbody>{rows}</tbody>
         </table>
+        <p class="gpus__soft gpus__energy" data-testid="gpus-energy">{t(text::GPUS_ENERGY_HINT)}</p>
         {show_all}
     }
     .into_part()
@@ -273,6 +279,7 @@ fn row_of(budget: Budget, index: usize, row: &GpuRow, is_current: bool) -> Part 
             <td class="gpus__number" title=format::exact_bytes(row.device.total_bytes)>{format!("{} GB", row.device.vram_bytes_nominal >> 30)}</td>
             <td class="gpus__result" title=say(&text::gpus_left_band(low, high))>{say(&result_words(&summary))}</td>
             <td class="gpus__number gpus__time">{summary.iteration_seconds.map(|seconds| format!("≈ {}", time(seconds)))}</td>
+            <td class="gpus__number gpus__energy">{summary.max_iteration_watt_hours.map(|energy| format!("≤ {}", energy_words(energy)))}</td>
         </tr>
     }
     .into_part()

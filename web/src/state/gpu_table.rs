@@ -40,11 +40,13 @@ pub enum Order {
     Memory,
     /// The shortest iteration first.
     Time,
+    /// The iteration with the least energy first.
+    Energy,
 }
 
 impl Order {
     /// All orders, as the page lists them.
-    pub const ALL: [Self; 3] = [Self::Popularity, Self::Memory, Self::Time];
+    pub const ALL: [Self; 4] = [Self::Popularity, Self::Memory, Self::Time, Self::Energy];
 }
 
 /// The rows that the filter shows, in its order.
@@ -59,14 +61,16 @@ pub fn shown(rows: &[GpuRow], filter: &Filter) -> Vec<GpuRow> {
     match filter.order {
         Order::Popularity => {}
         Order::Memory => shown.sort_by_key(|row| row.device.total_bytes),
-        // Without known rates, a GPU comes last.
-        Order::Time => {
-            let seconds =
-                |row: &GpuRow| row.summary.and_then(|summary| summary.iteration_seconds).unwrap_or(f64::INFINITY);
-            shown.sort_by(|one, other| seconds(one).total_cmp(&seconds(other)));
-        }
+        Order::Time => sort_by_figure(&mut shown, |summary| summary.iteration_seconds),
+        Order::Energy => sort_by_figure(&mut shown, |summary| summary.max_iteration_watt_hours),
     }
     shown
+}
+
+/// Sorts rows by a figure, the least first. A row without the figure comes last.
+fn sort_by_figure(rows: &mut [GpuRow], figure: fn(&Summary) -> Option<f64>) {
+    let of = |row: &GpuRow| row.summary.as_ref().and_then(figure).unwrap_or(f64::INFINITY);
+    rows.sort_by(|one, other| of(one).total_cmp(&of(other)));
 }
 
 /// Whether the run fits, at least narrowly.
@@ -86,7 +90,15 @@ pub fn words(summary: &Summary) -> Text {
 
 /// A time with three digits.
 pub fn time(seconds: f64) -> String {
-    let (number, unit) = units::time_parts(seconds);
+    quantity(units::time_parts(seconds))
+}
+
+/// The energy of 1,000 iterations, with three digits.
+pub fn energy(iteration_watt_hours: f64) -> String {
+    quantity(units::energy_parts(iteration_watt_hours * 1e3))
+}
+
+fn quantity((number, unit): (String, &str)) -> String {
     format!("{} {unit}", text::table().number(&number))
 }
 
@@ -141,5 +153,10 @@ mod tests {
         let known: Vec<f64> = by_time.iter().map_while(seconds).collect();
         assert!(known.is_sorted() && known.len() > 50, "{}", known.len());
         assert!(by_time[known.len()..].iter().all(|row| seconds(row).is_none()));
+        let by_energy = shown(&rows, &Filter { order: Order::Energy, ..Filter::default() });
+        let energy = |row: &GpuRow| row.summary.and_then(|summary| summary.max_iteration_watt_hours);
+        let known: Vec<f64> = by_energy.iter().map_while(energy).collect();
+        assert!(known.is_sorted() && known.len() > 50, "{}", known.len());
+        assert!(by_energy[known.len()..].iter().all(|row| energy(row).is_none()));
     }
 }

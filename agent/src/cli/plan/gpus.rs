@@ -7,7 +7,7 @@ use headroom_planner::{
 };
 use headroom_text::{
     self as text,
-    units::{human_size, time_parts},
+    units::{energy_parts, human_size, time_parts},
 };
 use serde::Serialize;
 
@@ -19,6 +19,16 @@ const SCHEMA: u32 = 1;
 
 /// Width of the table without the names, with the longest result.
 const OTHER_COLUMNS: usize = 55;
+
+/// Width of the column of energies.
+const ENERGY_COLUMNS: usize = 11;
+
+/// Width of a terminal from which the table shows energies. A narrower one needs the space for names.
+const COLUMNS_WITH_ENERGY: usize = 100;
+
+/// What the column of energies means.
+const ENERGY_NOTE: &str = "Energy: at most this much for 1,000 iterations, at the power limit of one board. The rest of \
+                           the machine is not counted.\n";
 
 /// JSON output.
 #[derive(Debug, Serialize)]
@@ -42,6 +52,9 @@ struct Row<'a> {
     headroom_bytes: Option<i64>,
     headroom_band_bytes: Option<[i64; 2]>,
     iteration_seconds: Option<f64>,
+    board_power_watts: Option<u16>,
+    /// Energy at most: the estimated time at the board's power limit.
+    max_iteration_watt_hours: Option<f64>,
 }
 
 impl<'a> From<&'a GpuRow> for Row<'a> {
@@ -55,6 +68,8 @@ impl<'a> From<&'a GpuRow> for Row<'a> {
             headroom_bytes: row.summary.map(|summary| summary.headroom_bytes),
             headroom_band_bytes: row.summary.map(|summary| summary.band_bytes),
             iteration_seconds: row.summary.and_then(|summary| summary.iteration_seconds),
+            board_power_watts: row.device.board_power().map(|power| power.watts),
+            max_iteration_watt_hours: row.summary.and_then(|summary| summary.max_iteration_watt_hours),
         }
     }
 }
@@ -88,21 +103,33 @@ fn table(rows: &[GpuRow], style: &Style) -> String {
                 + ". Lower batch_size, or plan one GPU to get fixes."
         }
     };
+    let shows_energy = style.columns.is_none_or(|columns| columns >= COLUMNS_WITH_ENERGY);
+    let others = OTHER_COLUMNS + if shows_energy { ENERGY_COLUMNS } else { 0 };
     let longest = rows.iter().map(|row| row.device.name.len()).max().unwrap_or(0);
-    let columns = style.columns.map_or(longest, |columns| longest.min(columns.saturating_sub(OTHER_COLUMNS)));
+    let columns = style.columns.map_or(longest, |columns| longest.min(columns.saturating_sub(others)));
+    let line = |name: &str, memory: &str, time: &str, energy: &str| {
+        let energy = if shows_energy { format!("  {energy:>9}") } else { String::new() };
+        format!("{name:columns$}  {memory:>10}  {time:>9}{energy}  ")
+    };
     let mut table = headline + "\n\n";
-    let heading = format!("{:columns$}  {:>10}  {:>9}  result", "GPU", "memory", "iteration");
+    let heading = line("GPU", "memory", "iteration", "energy") + "result";
     table.push_str(&(style.paint(Ink::Heading, &heading) + "\n"));
     for row in rows {
-        let time = row.summary.and_then(|summary| summary.iteration_seconds).map(time_parts);
-        let time = time.map_or_else(String::new, |(number, unit)| format!("{number} {unit}"));
+        let figure = |of: fn(&Summary) -> Option<f64>| row.summary.as_ref().and_then(of);
+        let time = quantity(figure(|summary| summary.iteration_seconds).map(time_parts));
+        let energy = figure(|summary| summary.max_iteration_watt_hours);
+        let energy = quantity(energy.map(|watt_hours| energy_parts(watt_hours * 1e3)));
         let (ink, result) = row.summary.map_or((Ink::Quiet, "no plan".to_owned()), |summary| result(&summary));
-        let memory = human_size(row.device.total_bytes);
         let name = style.shortened(&row.device.name, columns);
-        let start = format!("{name:columns$}  {memory:>10}  {time:>9}  ");
+        let start = line(&name, &human_size(row.device.total_bytes), &time, &energy);
         table.push_str(&(start + &style.paint(ink, &result) + "\n"));
     }
-    table + "\nThe time of an iteration is an estimate.\n"
+    table + "\nThe time of an iteration is an estimate.\n" + if shows_energy { ENERGY_NOTE } else { "" }
+}
+
+/// A number with its unit; empty if unknown.
+fn quantity(parts: Option<(String, &str)>) -> String {
+    parts.map_or_else(String::new, |(number, unit)| format!("{number} {unit}"))
 }
 
 fn result(summary: &Summary) -> (Ink, String) {

@@ -83,3 +83,14 @@ fn time_per_token_is_the_iteration_over_its_tokens() {
     let (iteration, token) = (summary.iteration_seconds.expect("rates"), summary.seconds_per_token.expect("rates"));
     assert!((iteration / token - 8.0 * 512.0 * 3.0).abs() < 1e-6);
 }
+
+#[test]
+fn energy_is_the_time_at_the_boards_power_limit() {
+    let rows = all("batch_size = 12\n");
+    for (name, watts) in [("GeForce RTX 4090", Some(450.0)), ("GB200", None), ("GeForce RTX 4090 Laptop GPU", None)] {
+        let row = rows.iter().find(|row| row.device.name == name).expect(name);
+        let summary = row.summary.expect("a plan");
+        let seconds = summary.iteration_seconds.expect("rates");
+        assert_eq!(summary.max_iteration_watt_hours, watts.map(|watts: f64| seconds * watts / 3600.0), "{name}");
+    }
+}
