@@ -178,7 +178,7 @@ fn demo_writes_after_a_long_prompt() {
         page.fill("#n-tokens", "20").await;
         page.click("#write").await;
         page.until("the text ends", "document.querySelector('[data-testid=ended]').textContent !== ''").await;
-        assert!(page.text("[data-testid=cut]").await.contains("last 128"));
+        assert!(page.text("[data-testid=cut]").await.contains("last 256"));
         page.click("[data-testid=prompt-long] button").await;
         page.until("it is cleared", "document.querySelector('#prompt').value === ''").await;
     });

@@ -234,7 +234,7 @@ fn compare() -> Result<Picture> {
 fn demo() -> Result<Picture> {
     // The shape of web/demo/stories.safetensors.
     let shape =
-        GptShape { n_layer: 4, n_head: 4, n_embd: 128, block_size: 128, vocab_size: 75, dropout: 0.0, bias: false };
+        GptShape { n_layer: 4, n_head: 4, n_embd: 128, block_size: 256, vocab_size: 75, dropout: 0.0, bias: false };
     let config = GptConfig::new(shape).map_err(|error| Failure::new(error.to_string()))?;
     let buffers: Buffers = decoder(&config, Storage::F32).map_err(|error| Failure::new(error.text().to_string()))?;
     let letters: String =

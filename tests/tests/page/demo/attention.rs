@@ -69,8 +69,8 @@ fn a_token_shows_what_it_attends_to() {
 #[test]
 fn tokens_are_selected_with_the_keyboard() {
     demo("tokens_are_selected_with_the_keyboard", &[], async |page| {
-        // Beyond the context of 128 characters, whose window has moved on.
-        write(page, "Once upon a time", 1, 200).await;
+        // Beyond the context of 256 characters, whose window has moved on.
+        write(page, "Once upon a time", 1, 420).await;
         page.script("document.querySelector('#tokens').focus()").await;
         page.press(&Key::Home).await;
         page.until_says(ATTENDED, "Layer 0, head 0. O looks at: itself 100.0 %.").await;
@@ -79,7 +79,7 @@ fn tokens_are_selected_with_the_keyboard() {
         page.until("both are shaded", &format!("{SHADED}.join() === '0,1'")).await;
         // The last token has attended to a part of the text only.
         page.press(&Key::End).await;
-        page.until("the last is shaded", &format!("{SHADED}.at(-1) === 215 && {SHADED}[0] >= 130")).await;
+        page.until("the last is shaded", &format!("{SHADED}.at(-1) === 435 && {SHADED}[0] >= 256")).await;
         page.press(&Key::Escape).await;
         page.until("nothing is selected", &format!("{ATTENDED} === '' && {SHADED}.length === 0")).await;
     });

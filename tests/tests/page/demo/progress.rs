@@ -36,7 +36,7 @@ fn arrived_part_of_the_model_is_shown() {
 #[test]
 fn loss_of_the_built_in_model_is_stated() {
     demo("loss_of_the_built_in_model_is_stated", &[], async |page| {
-        let stated = "validation loss 0.288";
+        let stated = "validation loss 0.170";
         assert!(page.text(".demo__model").await.contains(stated));
         choose(page, &[&shipped()]).await;
         page.until("a file is open", &format!("{READY} && document.querySelector('#shipped')")).await;
@@ -56,10 +56,10 @@ fn a_text_states_the_limit_that_ended_it() {
             assert!(ended.starts_with(said), "{ended}");
             assert!(page.value::<bool>("!document.querySelector('[data-testid=beyond]')").await, "it is short");
         }
-        // The prompt has 16 characters, and the context 128.
-        write(page, "Once upon a time", 1, 113).await;
+        // The prompt has 16 characters, and the context 256.
+        write(page, "Once upon a time", 1, 241).await;
         let beyond = page.text("[data-testid=beyond]").await;
-        assert!(beyond.starts_with("The text is longer than the context of 128 tokens."), "{beyond}");
+        assert!(beyond.starts_with("The text is longer than the context of 256 tokens."), "{beyond}");
     });
 }
 
@@ -68,7 +68,7 @@ fn text_keeps_its_pace_beyond_the_context() {
     demo("text_keeps_its_pace_beyond_the_context", &[], async |page| {
         let mut rates = Vec::new();
         // The first text is a warm-up for the browser's compilation. The second ends within the context.
-        for n_tokens in [112, 112, 600] {
+        for n_tokens in [240, 240, 900] {
             write(page, "Once upon a time", 1, n_tokens).await;
             let rate = page.text("[data-testid=rate]").await.replace(',', "");
             rates.push(rate.trim_end_matches(" tokens/s").parse::<f64>().expect("a rate"));
