@@ -73,6 +73,8 @@ struct State {
     leaves: Vec<Leaf>,
     /// cuBLAS workspaces of the main thread and of the autograd thread.
     workspaces: [Option<Tensor>; 2],
+    /// cuBLASLt workspaces of the same threads.
+    lt_workspaces: [Option<Tensor>; 2],
     in_backward: bool,
     checkpoint: Option<checkpoint::Pass>,
 }
@@ -94,6 +96,7 @@ impl Torch {
             autocast: None,
             leaves: Vec::new(),
             workspaces: [None, None],
+            lt_workspaces: [None, None],
             in_backward: false,
             checkpoint: None,
         };
@@ -104,6 +107,12 @@ impl Torch {
     #[must_use]
     pub fn take_events(&self) -> Vec<Event> {
         self.heap.take_events()
+    }
+
+    /// Number of events so far.
+    #[must_use]
+    pub fn n_events(&self) -> usize {
+        self.heap.n_events()
     }
 
     /// Enters a module, until the guard is dropped.
@@ -229,17 +238,30 @@ impl Torch {
         }
     }
 
+    /// Allocates the cuBLASLt workspace of the current thread at its first product with a bias.
+    ///
+    /// Source: `_parseChosenWorkspaceSize` in aten/src/ATen/cuda/CUDABlas.cpp (2.11).
+    fn cublaslt_workspace(&self) {
+        const BYTES: u64 = 1 << 20;
+        let at = usize::from(self.state.borrow().in_backward);
+        if self.recorder == Recorder::Gpu && self.state.borrow().lt_workspaces[at].is_none() {
+            let workspace = self.workspace("cuBLASLt workspace", BYTES);
+            self.state.borrow_mut().lt_workspaces[at] = Some(workspace);
+        }
+    }
+
+    /// Allocates a workspace of a thread, which belongs to no module.
+    fn workspace(&self, name: &'static str, bytes: u64) -> Tensor {
+        let _scope = self.modules.enter_scope(Scope::ROOT);
+        self.named(Name::Operation(name), &[bytes], Dtype::Uint8, (Category::Workspace, Lifetime::Run))
+    }
+
     /// Allocates the cuBLAS workspace of the current thread at its first product.
     fn cublas_workspace(&self) {
         let at = usize::from(self.state.borrow().in_backward);
         if self.state.borrow().workspaces[at].is_none() {
             let bytes = self.gpu.compute_capability.architecture().cublas_workspace_bytes;
-            let workspace = self.named(
-                Name::Operation("cuBLAS workspace"),
-                &[bytes],
-                Dtype::Uint8,
-                (Category::Workspace, Lifetime::Run),
-            );
+            let workspace = self.workspace("cuBLAS workspace", bytes);
             self.state.borrow_mut().workspaces[at] = Some(workspace);
         }
     }

@@ -12,6 +12,7 @@ mod event_list;
 mod events;
 mod extra_rows;
 mod figures;
+mod hf;
 mod live_bytes;
 mod measured;
 mod messages;

@@ -172,7 +172,7 @@ fn nanochat_reserves_what_it_reserved_on_a_gpu() {
     all.sort_by(f64::total_cmp);
     assert_eq!(all[all.len() / 2], 0.0, "the median");
     // The buffers of Inductor's timing in the first optimizer step; depth 20 has its peak there.
-    assert!(all.iter().all(|&deviation| deviation < 0.034), "{all:?}");
+    assert!(all.iter().all(|&deviation| deviation < 0.035), "{all:?}");
     assert!(before_the_optimizer.iter().all(|&deviation| deviation < 0.001), "{before_the_optimizer:?}");
 }
 

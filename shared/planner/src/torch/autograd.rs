@@ -161,13 +161,13 @@ impl Torch {
         let mut buffers = Buffers::new(&tape, n_leaves, root);
         *buffers.slot(Edge::Node(root, output)) = Some(gradient.clone());
         let records_graph = std::mem::replace(&mut self.state.borrow_mut().records_graph, false);
-        self.state.borrow_mut().in_backward = true;
+        let in_backward = std::mem::replace(&mut self.state.borrow_mut().in_backward, true);
         for node in tape.nodes.drain(..).rev() {
             self.execute(node, &mut buffers);
         }
         let state = &mut *self.state.borrow_mut();
         state.records_graph = records_graph;
-        state.in_backward = false;
+        state.in_backward = in_backward;
     }
 
     fn execute(&self, node: Node, buffers: &mut Buffers) {

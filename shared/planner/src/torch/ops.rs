@@ -5,6 +5,7 @@ mod linear;
 mod loss;
 mod norm;
 mod pointwise;
+mod reentrant;
 mod shape;
 
 pub use loss::CrossEntropyInput;
@@ -37,6 +38,10 @@ pub enum Op {
     Unary(&'static str),
     /// `square`.
     Square,
+    /// `mean` over the last axis, of a tensor with this layout.
+    Mean(Layout),
+    /// `rsqrt`.
+    Rsqrt,
     /// `native_layer_norm`.
     LayerNorm,
     /// `_softmax` or `_log_softmax`, of a tensor with this dtype.
@@ -51,6 +56,8 @@ pub enum Op {
     Attention(attention::Fused),
     /// `nll_loss`.
     NllLoss,
+    /// `torch.utils.checkpoint` with `use_reentrant=True`.
+    Reentrant(reentrant::Call),
     /// A cross-entropy that computes the logits by itself.
     LinearCrossEntropy(CrossEntropyInput),
 }
@@ -90,6 +97,8 @@ impl Op {
             Self::Mul => torch.mul_backward(gradients, gradient),
             Self::Unary(name) => vec![Some(torch.like(name, gradient, gradient.dtype()))],
             Self::Square => torch.square_backward(gradient),
+            Self::Mean(layout) => vec![Some(torch.empty("gradient of a mean", layout.sizes(), gradient.dtype()))],
+            Self::Rsqrt => torch.rsqrt_backward(gradient),
             Self::Cast(from) => vec![Some(torch.like("gradient of a cast", gradient, *from))],
             Self::Add => gradients.needs.iter().map(|&needs| needs.then(|| gradient.clone())).collect(),
             Self::LayerNorm => torch.layer_norm_backward(gradients, gradient),
@@ -99,6 +108,7 @@ impl Op {
             Self::Bmm => torch.bmm_backward(gradients, gradient, &saved),
             Self::Attention(kernel) => torch.fused_attention_backward(kernel, gradient, &saved),
             Self::NllLoss => torch.nll_loss_backward(&saved),
+            Self::Reentrant(call) => torch.reentrant_backward(call, gradient, saved.into_iter().next().flatten()),
             Self::LinearCrossEntropy(input) => torch.linear_cross_entropy_backward(*input, saved),
         }
     }

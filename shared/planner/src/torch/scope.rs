@@ -15,6 +15,11 @@ pub struct Scope {
     pub category: Category,
 }
 
+impl Scope {
+    /// Outside of all modules.
+    pub(super) const ROOT: Self = Self { module: ROOT, layer: None, category: Category::Activations };
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Module {
     parent: u16,
@@ -35,8 +40,7 @@ const ROOT: u16 = 0;
 impl Default for Modules {
     fn default() -> Self {
         let root = Module { parent: ROOT, name: "", is_block: false };
-        let scope = Scope { module: ROOT, layer: None, category: Category::Activations };
-        Self { modules: RefCell::new(vec![root]), current: Cell::new(scope) }
+        Self { modules: RefCell::new(vec![root]), current: Cell::new(Scope::ROOT) }
     }
 }
 

@@ -57,7 +57,7 @@ impl<'t> Script<'t> {
 
     /// Ends a section: the events since the previous one.
     pub fn section(&mut self, phase: Phase) {
-        let end = self.torch.heap.n_events();
+        let end = self.torch.n_events();
         self.sections.push(Section { phase, events: self.start..end });
         self.start = end;
     }

@@ -21,13 +21,15 @@ pub struct Tensor {
     storage: Storage,
     layout: Layout,
     dtype: Dtype,
+    /// Whether the tensor is a view, which holds its base.
+    is_view: bool,
     /// Node that computes the gradient of this tensor, if it requires one.
     pub(super) edge: Option<Edge>,
 }
 
 impl Tensor {
     pub(super) fn new(storage: Storage, layout: Layout, dtype: Dtype) -> Self {
-        Self { storage, layout, dtype, edge: None }
+        Self { storage, layout, dtype, is_view: false, edge: None }
     }
 
     /// Layout of the tensor.
@@ -48,9 +50,14 @@ impl Tensor {
         self.dtype
     }
 
-    /// Whether no other tensor shares the storage.
+    /// Whether no other tensor shares the storage. A view shares it with its base.
     pub(super) fn is_unique(&self) -> bool {
-        self.storage.is_unique()
+        !self.is_view && self.storage.is_unique()
+    }
+
+    /// A view of all elements, which holds the tensor as its base.
+    pub(super) fn into_view(self) -> Self {
+        Self { is_view: true, ..self }
     }
 
     /// Changes the label of the storage's allocation.
@@ -60,7 +67,7 @@ impl Tensor {
 
     /// The same storage with another layout, outside of autograd's graph.
     pub(super) fn with_layout(&self, layout: Layout) -> Self {
-        Self { storage: self.storage.clone(), layout, dtype: self.dtype, edge: None }
+        Self { storage: self.storage.clone(), layout, dtype: self.dtype, is_view: true, edge: None }
     }
 
     /// The same tensor outside of autograd's graph.

@@ -67,7 +67,12 @@ impl Torch {
         let sizes = Sizes::of(&q);
         let heads = Heads { size: sizes.d, dtype: q.dtype(), drops, has_mask: mask.is_some() };
         let pass = if records { Pass::Training } else { Pass::Evaluation };
-        self.without_autocast(|| match fused_kernel(heads, self.gpu.compute_capability.architecture(), pass) {
+        let kernel = match fused_kernel(heads, self.gpu.compute_capability.architecture(), pass) {
+            // `check_batch_size_and_num_heads_dense`: the kernel does not support fewer heads of keys.
+            AttentionKernel::Efficient if sizes.h != Sizes::of(&k).h => AttentionKernel::Composite,
+            kernel => kernel,
+        };
+        self.without_autocast(|| match kernel {
             AttentionKernel::Flash if !sizes.d.is_multiple_of(8) => {
                 let [q, k, v] = [&q, &k, &v].map(|x| self.pad_last(x, sizes.d.next_multiple_of(8)));
                 self.slice(&self.flash(&q, &k, &v, drops, sizes.d), 0, sizes.d)
@@ -92,7 +97,7 @@ impl Torch {
     fn flash(&self, q: &Tensor, k: &Tensor, v: &Tensor, drops: bool, head_size: u64) -> Tensor {
         let Sizes { b, h, t, .. } = Sizes::of(q);
         let mut recording = self.record(&[q, k, v]);
-        [q, k, v].into_iter().for_each(|x| recording.save(x));
+        [k, q, v].into_iter().for_each(|x| recording.save(x));
         let mut out = self.by_head("flash attention", q);
         let lse = self.empty("flash attention logsumexp", &[b, h, t], Dtype::Float32);
         let heads = b.saturating_mul(h);
@@ -115,13 +120,13 @@ impl Torch {
         let Sizes { b, h, t, .. } = Sizes::of(q);
         let bias = mask.map(|mask| self.bias(mask, q.dtype()));
         let mut recording = self.record(&[q, k, v]);
-        [q, k, v].into_iter().for_each(|x| recording.save(x));
+        [k, q, v].into_iter().for_each(|x| recording.save(x));
         let random = [(); 2].map(|()| self.empty("attention random state", &[], Dtype::Int64));
         let mut out = self.by_head("attention", q);
         let lse = recording.is_recorded().then(|| self.empty("attention logsumexp", &[b, h, t], Dtype::Float32));
         drop(self.scratch("cuDNN attention workspace", &[CUDNN_HEADER_BYTES], Dtype::Uint8));
         bias.iter().chain(&lse).for_each(|x| recording.save(x));
-        [&out, &random[0], &random[1]].into_iter().for_each(|x| recording.save(x));
+        [&out, &random[1], &random[0]].into_iter().for_each(|x| recording.save(x));
         recording.finish(Op::Attention(Fused::Cudnn), &mut [&mut out]);
         out
     }
@@ -131,7 +136,7 @@ impl Torch {
         let Sizes { b, h, .. } = Sizes::of(q);
         let bias = mask.map(|mask| self.bias(mask, q.dtype()));
         let mut recording = self.record(&[q, k, v]);
-        [q, k, v].into_iter().for_each(|x| recording.save(x));
+        [k, q, v].into_iter().for_each(|x| recording.save(x));
         let mut out = self.by_head("attention", q);
         let lse = self.empty("attention logsumexp", &[b, h, rows], Dtype::Float32);
         let random = [(); 2].map(|()| self.empty("attention random state", &[], Dtype::Int64));
@@ -147,9 +152,12 @@ impl Torch {
         gradient: &Tensor,
         saved: &[Option<Tensor>],
     ) -> Vec<Option<Tensor>> {
-        let Some(Some(q)) = saved.first() else { return Vec::new() };
-        let gradients = ["dq", "dk", "dv"].map(|name| Some(self.by_head(name, q)));
+        let [Some(k), Some(q), ..] = saved else { return Vec::new() };
+        let gradients = [("dq", q), ("dk", k), ("dv", k)].map(|(name, x)| Some(self.by_head(name, x)));
         let sizes = Sizes::of(q);
+        // Gradients of keys and values for each head of queries, before their sum.
+        let expanded =
+            if Sizes::of(k).h == sizes.h { 0 } else { q.layout().elements().saturating_mul(q.dtype().bytes()) };
         let Sizes { b, h, t, d } = sizes;
         let scratch = |name, sizes: &[u64]| self.scratch(name, sizes, Dtype::Float32);
         match kernel {
@@ -157,10 +165,14 @@ impl Torch {
                 let rows = t.next_multiple_of(128);
                 let _softmax_d = scratch("flash attention backward softmax_d", &[b, h, rows]);
                 let _sum = scratch("flash attention backward dq accumulator", &[b, h, rows, sizes.flash_head()]);
+                let _expanded = [(); 2].map(|()| {
+                    (expanded > 0).then(|| self.empty("flash attention backward by head", &[expanded], Dtype::Uint8))
+                });
             }
             Fused::Cudnn if self.recorder == Recorder::Gpu => {
                 let rows = b.saturating_mul(h).saturating_mul(t);
-                let floats = rows.saturating_mul(d + 1).saturating_add(CUDNN_HEADER_BYTES / 4);
+                let floats =
+                    rows.saturating_mul(d + 1).saturating_add(CUDNN_HEADER_BYTES / 4).saturating_add(expanded / 2);
                 drop(scratch("cuDNN attention backward workspace", &[floats]));
             }
             Fused::Cudnn => drop(scratch("cuDNN attention backward dq accumulator", &[b, h, t, d])),

@@ -22,14 +22,19 @@ impl Torch {
             Some(bias) => self.record(&[&x, &weight, bias]),
             None => self.record(&[&x, &weight]),
         };
-        if recording.needs(1) {
-            recording.save(&x);
-        }
-        if recording.needs(0) {
-            recording.save(&weight);
+        // In the order of the arguments' names: `mat1`, `mat2` of `addmm`, and `mat2`, `self` of `mm`.
+        let saved = [(1, &x), (0, &weight)];
+        let order = if bias.is_some() { [0, 1] } else { [1, 0] };
+        for (needed_by, tensor) in order.map(|at| saved[at]) {
+            if recording.needs(needed_by) {
+                recording.save(tensor);
+            }
         }
         let sizes = x.layout().narrowed(weight.layout().from_last(1));
         let mut out = self.empty("linear", sizes.sizes(), x.dtype());
+        if bias.is_some() {
+            self.cublaslt_workspace();
+        }
         self.cublas_workspace();
         recording.finish(Op::Linear, &mut [&mut out]);
         out
@@ -53,22 +58,30 @@ impl Torch {
     ) -> Vec<Option<Tensor>> {
         let mut saved = saved.iter();
         let mut next = |needs: bool| if needs { saved.next().cloned().flatten() } else { None };
-        let x = next(gradients.needs(1));
-        let weight = next(gradients.needs(0));
         let has_bias = gradients.needs.len() == 3;
+        let (x, weight);
+        if has_bias {
+            x = next(gradients.needs(1));
+            weight = next(gradients.needs(0));
+        } else {
+            weight = next(gradients.needs(0));
+            x = next(gradients.needs(1));
+        }
         let input = || {
             let weight = weight.as_ref()?;
             let sizes = gradient.layout().narrowed(weight.layout().from_last(0));
             let out = self.empty("gradient of linear", sizes.sizes(), gradient.dtype());
             self.cublas_workspace();
-            Some(out)
+            // `mm` has two axes: its result is viewed with the axes of the input.
+            Some(if sizes.sizes().len() == 2 { out } else { out.into_view() })
         };
         let parameter = || {
             let _scope = self.enter_category(Category::Gradients);
             let channels = [gradient.layout().from_last(0), x.as_ref()?.layout().from_last(0)];
             let out = self.empty("gradient of linear's weight", &channels, gradient.dtype());
             self.cublas_workspace();
-            Some(out)
+            // A transpose of the product.
+            Some(out.into_view())
         };
         let (dx, dweight);
         if has_bias {

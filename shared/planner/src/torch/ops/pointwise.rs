@@ -4,7 +4,7 @@ use super::{Gradients, Op};
 use crate::{
     dtype::Dtype,
     gpt::tensors::Category,
-    torch::{Layout, Tensor, Torch, tensor::Edge},
+    torch::{Layout, Recorder, Tensor, Torch, tensor::Edge},
 };
 
 /// Broadcast sizes of two tensors: those of the one with more elements, which suffices for the models here.
@@ -110,6 +110,69 @@ impl Torch {
         vec![Some(out)]
     }
 
+    /// `x.mean(-1, keepdim=True)`.
+    #[must_use]
+    pub fn mean(&self, x: &Tensor) -> Tensor {
+        let recording = self.record(&[x]);
+        let mut out = self.empty("mean", x.layout().narrowed(1).sizes(), x.dtype());
+        recording.finish(Op::Mean(*x.layout()), &mut [&mut out]);
+        out
+    }
+
+    /// `torch.rsqrt(x)`.
+    #[must_use]
+    pub fn rsqrt(&self, x: &Tensor) -> Tensor {
+        let mut recording = self.record(&[x]);
+        let mut out = self.like("rsqrt", x, x.dtype());
+        recording.save(&out);
+        recording.finish(Op::Rsqrt, &mut [&mut out]);
+        out
+    }
+
+    /// `-0.5 * grad * result.pow(3)`.
+    pub(super) fn rsqrt_backward(&self, gradient: &Tensor) -> Vec<Option<Tensor>> {
+        let [_power, _half, out] = ["power", "product with a number", "gradient of rsqrt"]
+            .map(|name| self.like(name, gradient, gradient.dtype()));
+        vec![Some(out)]
+    }
+
+    /// `x + number`.
+    #[must_use]
+    pub fn offset(&self, x: &Tensor) -> Tensor {
+        self.unary(Op::Copy, "sum with a number", x, false)
+    }
+
+    /// `-x`.
+    #[must_use]
+    pub fn negate(&self, x: &Tensor) -> Tensor {
+        self.unary(Op::Unary("gradient of a negation"), "negation", x, false)
+    }
+
+    /// `F.silu(x)`.
+    #[must_use]
+    pub fn silu(&self, x: &Tensor) -> Tensor {
+        self.unary(Op::Unary("gradient of silu"), "silu", x, true)
+    }
+
+    /// `x / y`, for a `y` that requires no gradient.
+    #[must_use]
+    pub fn div(&self, x: &Tensor, y: &Tensor) -> Tensor {
+        let mut recording = self.record(&[x]);
+        recording.save(y);
+        let mut out = self.like("quotient", x, promoted(x, y));
+        recording.finish(Op::Unary("gradient of a quotient"), &mut [&mut out]);
+        out
+    }
+
+    /// `x *= number`, in place.
+    #[must_use]
+    pub fn scale_in_place(&self, x: &Tensor) -> Tensor {
+        let recording = self.record(&[x]);
+        let mut out = x.detached();
+        recording.finish(Op::Unary("gradient of a product with a number"), &mut [&mut out]);
+        out
+    }
+
     /// `x * number` or `x / number`.
     #[must_use]
     pub fn scale(&self, x: &Tensor) -> Tensor {
@@ -129,8 +192,11 @@ impl Torch {
             return x.clone();
         }
         let mut recording = self.record(&[x]);
+        let mask = || self.like("dropout mask", x, Dtype::Bool);
+        // The CUDA kernel allocates the mask first, the kernel of fake tensors last.
+        let first = (self.recorder == Recorder::Gpu).then(mask);
         let mut out = self.like("dropout", x, x.dtype());
-        let mask = self.like("dropout mask", x, Dtype::Bool);
+        let mask = first.unwrap_or_else(mask);
         recording.save(&mask);
         recording.finish(Op::Unary("gradient of dropout"), &mut [&mut out]);
         out

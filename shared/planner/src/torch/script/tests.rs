@@ -134,13 +134,6 @@ fn a_tensor_has_its_module_its_parameter_and_its_block() {
         .collect();
     assert_eq!(
         names,
-        [
-            "h.3.c_fc.weight",
-            "x",
-            "linear (h.3)",
-            "cuBLAS workspace (h.3)",
-            "gradient of h.3.c_fc.weight",
-            "cuBLAS workspace (h.3)"
-        ]
+        ["h.3.c_fc.weight", "x", "linear (h.3)", "cuBLAS workspace", "gradient of h.3.c_fc.weight", "cuBLAS workspace"]
     );
 }

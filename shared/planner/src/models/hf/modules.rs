@@ -1,0 +1,205 @@
+//! Modules that all families have: linear layers with LoRA, normalization, and rotary embeddings.
+
+use super::Config;
+use crate::{
+    dtype::Dtype,
+    torch::{Tensor, Torch},
+};
+
+/// `a + b` of two temporaries, which end in this order.
+pub fn add(torch: &Torch, a: Tensor, b: Tensor) -> Tensor {
+    let sum = torch.add(&a, &b);
+    drop(a);
+    drop(b);
+    sum
+}
+
+/// PEFT's `LoraConfig`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lora {
+    /// `r`.
+    pub rank: u64,
+    /// Whether `lora_dropout` is above 0.
+    pub drops: bool,
+    /// `target_modules`: names of linear layers; `None` for `all-linear`, all but the head.
+    pub targets: Option<Vec<String>>,
+}
+
+/// An adapter of a linear layer.
+#[derive(Clone, Debug)]
+struct Adapter {
+    a: Tensor,
+    b: Tensor,
+    drops: bool,
+}
+
+/// `nn.Linear`, with PEFT's `lora.Linear` around it if it has an adapter.
+#[derive(Clone, Debug)]
+pub struct Linear {
+    name: &'static str,
+    weight: Tensor,
+    bias: Option<Tensor>,
+    adapter: Option<Adapter>,
+}
+
+impl Linear {
+    pub fn new(torch: &Torch, name: &'static str, [input, output]: [u64; 2], has_bias: bool, dtype: Dtype) -> Self {
+        let weight = torch.parameter("weight", &[output, input], dtype);
+        let bias = has_bias.then(|| torch.parameter("bias", &[output], dtype));
+        Self { name, weight, bias, adapter: None }
+    }
+
+    /// A layer with the weight of another module.
+    pub fn tied(name: &'static str, weight: &Tensor) -> Self {
+        Self { name, weight: weight.clone(), bias: None, adapter: None }
+    }
+
+    pub fn freeze(&mut self, torch: &Torch) {
+        self.weight = torch.detach(&self.weight);
+        self.bias = self.bias.take().map(|bias| torch.detach(&bias));
+    }
+
+    /// `update_layer`: adds an adapter in the dtype of the weight, if the layer is a target.
+    pub fn adapt(&mut self, torch: &Torch, lora: &Lora) {
+        self.freeze(torch);
+        if lora.targets.as_ref().is_some_and(|targets| !targets.iter().any(|target| target == self.name)) {
+            return;
+        }
+        let [input, output] = [0, 1].map(|n| self.weight.layout().from_last(n));
+        let a = torch.parameter("LoRA A", &[lora.rank, input], self.weight.dtype());
+        let b = torch.parameter("LoRA B", &[output, lora.rank], self.weight.dtype());
+        self.adapter = Some(Adapter { a, b, drops: lora.drops });
+    }
+
+    /// `cast_adapter_dtype`: an adapter in half precision becomes float32.
+    pub fn widen(&mut self, torch: &Torch) {
+        let Some(adapter) = &mut self.adapter else { return };
+        if adapter.a.dtype() == Dtype::Float32 {
+            return;
+        }
+        adapter.a = torch.parameter_like("LoRA A", &adapter.a, Dtype::Float32);
+        adapter.b = torch.parameter_like("LoRA B", &adapter.b, Dtype::Float32);
+    }
+
+    pub fn forward(&self, torch: &Torch, x: &Tensor) -> Tensor {
+        let mut result = torch.linear(x, &self.weight, self.bias.as_ref());
+        let Some(Adapter { a, b, drops }) = &self.adapter else { return result };
+        let dtype = result.dtype();
+        let x = torch.cast(x, a.dtype());
+        let mut low = torch.dropout(&x, *drops);
+        low = torch.linear(&low, a, None);
+        low = torch.linear(&low, b, None);
+        low = torch.scale(&low);
+        result = torch.add(&result, &low);
+        drop(low);
+        torch.cast(&result, dtype)
+    }
+
+    /// Parameters that require gradients, in the order of `named_parameters()`.
+    pub fn parameters(&self) -> Vec<&Tensor> {
+        let adapter = self.adapter.iter().flat_map(|adapter| [&adapter.a, &adapter.b]);
+        [&self.weight].into_iter().chain(&self.bias).chain(adapter).collect()
+    }
+}
+
+/// `LlamaRMSNorm`.
+#[derive(Clone, Debug)]
+pub struct RmsNorm {
+    weight: Tensor,
+}
+
+impl RmsNorm {
+    pub fn new(torch: &Torch, channels: u64, dtype: Dtype) -> Self {
+        Self { weight: torch.parameter("norm weight", &[channels], dtype) }
+    }
+
+    pub fn freeze(&mut self, torch: &Torch) {
+        self.weight = torch.detach(&self.weight);
+    }
+
+    pub fn forward(&self, torch: &Torch, hidden_states: &Tensor) -> Tensor {
+        let input_dtype = hidden_states.dtype();
+        let mut hidden_states = torch.cast(hidden_states, Dtype::Float32);
+        let variance = torch.mean(&torch.square(&hidden_states));
+        let root = torch.rsqrt(&torch.offset(&variance));
+        let product = torch.mul(&hidden_states, &root);
+        drop(root);
+        hidden_states = product;
+        let out = torch.mul(&self.weight, &torch.cast(&hidden_states, input_dtype));
+        drop(hidden_states);
+        drop(variance);
+        out
+    }
+
+    pub fn parameters(&self) -> Vec<&Tensor> {
+        vec![&self.weight]
+    }
+}
+
+/// `LlamaRotaryEmbedding`: its buffers `inv_freq` and `original_inv_freq`.
+#[derive(Clone, Debug)]
+pub struct RotaryEmbedding {
+    _inv_freq: [Tensor; 2],
+    head_dim: u64,
+}
+
+/// `compute_default_rope_parameters`.
+fn inverse_frequencies(torch: &Torch, head_dim: u64) -> Tensor {
+    let vector = || torch.empty("rotary frequencies", &[head_dim / 2], Dtype::Float32);
+    let range = vector();
+    let quotient = vector();
+    drop(range);
+    let power = vector();
+    drop(quotient);
+    let reciprocal = vector();
+    let product = vector();
+    drop(reciprocal);
+    drop(power);
+    product
+}
+
+impl RotaryEmbedding {
+    pub fn new(torch: &Torch, config: &Config) -> Self {
+        let head_dim = config.head_dim;
+        let inv_freq = inverse_frequencies(torch, head_dim);
+        let original = torch.empty("rotary frequencies", &[head_dim / 2], Dtype::Float32);
+        Self { _inv_freq: [inv_freq, original], head_dim }
+    }
+
+    /// `_init_weights`: computes the frequencies again.
+    pub fn init_weights(&self, torch: &Torch) {
+        drop(inverse_frequencies(torch, self.head_dim));
+    }
+
+    /// Cosines and sines of `t` positions.
+    pub fn forward(&self, torch: &Torch, t: u64, dtype: Dtype) -> [Tensor; 2] {
+        let half = self.head_dim / 2;
+        let table = || torch.empty("rotary embedding", &[1, t, self.head_dim], Dtype::Float32);
+        let positions = torch.empty("positions in float32", &[1, 1, t], Dtype::Float32);
+        let freqs = torch.empty("rotary angles", &[1, half, t], Dtype::Float32);
+        torch.use_cublas();
+        let emb = table();
+        let scaled = || {
+            let _function = table();
+            table()
+        };
+        let [cos, sin] = [scaled(), scaled()];
+        let narrow = [&cos, &sin].map(|x| torch.cast(x, dtype));
+        // In the order of Python's frame.
+        [positions, freqs, emb, cos, sin].into_iter().for_each(drop);
+        narrow
+    }
+}
+
+fn rotate_half(torch: &Torch, x: &Tensor) -> Tensor {
+    let half = x.layout().from_last(0) / 2;
+    let (x1, x2) = (torch.slice(x, 0, half), torch.slice(x, 0, half));
+    torch.cat(&torch.negate(&x2), &x1, 0)
+}
+
+/// `apply_rotary_pos_emb` of one tensor.
+pub fn rotate(torch: &Torch, x: &Tensor, [cos, sin]: &[Tensor; 2]) -> Tensor {
+    let straight = torch.mul(x, cos);
+    let turned = torch.mul(&rotate_half(torch, x), sin);
+    add(torch, straight, turned)
+}

@@ -1,0 +1,177 @@
+//! `transformers.Trainer`'s loop.
+
+use super::{
+    Args,
+    decoder::CausalLm,
+    optim::{Optim, clip_grad_norm},
+};
+use crate::{
+    dtype::Dtype,
+    memory::context::GpuProperties,
+    torch::{Event, Recorder, Tensor, Torch},
+};
+
+/// A batch on the GPU.
+struct Batch {
+    input_ids: Tensor,
+    labels: Tensor,
+    attention_mask: Option<Tensor>,
+}
+
+impl Batch {
+    fn new(torch: &Torch, args: &Args) -> Self {
+        let tokens = |name| torch.empty(name, &[args.batch, args.length], Dtype::Int64);
+        Self {
+            input_ids: tokens("input ids"),
+            labels: tokens("labels"),
+            attention_mask: args.padding_mask.then(|| tokens("attention mask")),
+        }
+    }
+}
+
+/// `_get_num_items_in_batch`: the number of targets of all micro-batches.
+fn num_items_in_batch(torch: &Torch, batches: &[Batch]) -> Tensor {
+    let mut total = None;
+    for batch in batches {
+        let [t, b] = [0, 1].map(|n| batch.labels.layout().from_last(n));
+        let count = |name, sizes: &[u64], dtype| torch.empty(name, sizes, dtype);
+        let is_target = count("targets", &[b, t.saturating_sub(1)], Dtype::Bool);
+        let sum = count("number of targets", &[], Dtype::Int64);
+        drop(count("targets", &[b, t.saturating_sub(1)], Dtype::Int64));
+        drop(is_target);
+        let next = count("number of targets", &[], Dtype::Int64);
+        drop(sum);
+        total = Some(next);
+    }
+    total.unwrap_or_else(|| torch.empty("number of targets", &[], Dtype::Int64))
+}
+
+/// The training loop's variables.
+struct Trainer<'a> {
+    torch: &'a Torch,
+    args: &'a Args,
+    model: CausalLm,
+    optimizer: Optim,
+    tr_loss_step: Option<Tensor>,
+    grad_norm: Option<Tensor>,
+}
+
+impl Trainer<'_> {
+    /// The model's forward under `accelerate`: autocast, with outputs in float32.
+    fn forward(&self, batch: &Batch, num_items: Option<&Tensor>) -> Tensor {
+        let run = || {
+            self.model.forward(self.torch, &batch.input_ids, &batch.labels, batch.attention_mask.as_ref(), num_items)
+        };
+        let Some(dtype) = self.args.autocast else { return run().1 };
+        let (logits, loss) = self.torch.autocast(dtype, run);
+        let _logits = {
+            let _before = logits.clone();
+            drop(logits);
+            self.torch.cast(&_before, Dtype::Float32)
+        };
+        loss
+    }
+
+    fn training_step(&self, batch: &Batch, num_items: &Tensor) -> Tensor {
+        let mut loss = self.forward(batch, Some(num_items));
+        loss = self.torch.scale_in_place(&loss);
+        let scaled = self.torch.scale(&loss);
+        let ones = self.torch.empty("gradient of the loss", &[], Dtype::Float32);
+        self.torch.backward(&scaled, &ones);
+        self.model.free_input_gradient(self.torch);
+        drop(ones);
+        drop(scaled);
+        self.torch.detach(&loss)
+    }
+
+    /// `evaluation_loop`, which keeps the losses only.
+    fn evaluate(&self) {
+        let vector = |n| self.torch.empty("losses of the evaluation", &[n], Dtype::Float32);
+        let (mut batch, mut all_losses) = (None, None);
+        for at in 1..=self.args.evaluation_batches {
+            let next = Batch::new(self.torch, self.args);
+            let batch = batch.insert(next);
+            let num_items = num_items_in_batch(self.torch, std::slice::from_ref(batch));
+            let loss = self.torch.no_grad(|| self.forward(batch, Some(&num_items)));
+            let mean = self.torch.empty("mean of the loss", &[], Dtype::Float32);
+            drop(num_items);
+            drop(loss);
+            let losses = vector(self.args.batch);
+            drop(mean);
+            all_losses = Some(match all_losses.take() {
+                None => losses,
+                Some(_earlier) => vector(at * self.args.batch),
+            });
+        }
+    }
+
+    fn check_loss(&self) {
+        let check = |dtype| self.torch.empty("check of the loss", &[], dtype);
+        drop(check(Dtype::Bool));
+        let magnitude = check(Dtype::Float32);
+        let _is_infinite = check(Dtype::Bool);
+        drop(magnitude);
+    }
+}
+
+/// The phase before which `accelerate` empties the allocator's cache, in `Accelerator.free_memory`.
+pub const EMPTIES_CACHE: &str = "train_begin";
+
+/// Events of a run by phase, in order.
+#[must_use]
+pub fn run(args: &Args, gpu: GpuProperties, recorder: Recorder) -> Vec<(&'static str, Vec<Event>)> {
+    let torch = &Torch::new(gpu, recorder);
+    let mut marks = Vec::new();
+    let mut mark = |name| marks.push((name, torch.n_events()));
+    drop(torch.empty("seed", &[1], Dtype::Int64));
+    mark("context");
+    let mut model = CausalLm::new(torch, &args.config, args.weights);
+    mark("init");
+    if let Some(lora) = &args.lora {
+        model.adapt(torch, lora);
+        model.inputs_require_grads = args.checkpointing.is_some();
+        mark("lora");
+    }
+    model.checkpointing = args.checkpointing;
+    let tr_loss = torch.empty("sum of losses", &[], Dtype::Float32);
+    mark("train_begin");
+    let optimizer = Optim::new(args.optimizer);
+    let mut trainer = Trainer { torch, args, model, optimizer, tr_loss_step: None, grad_norm: None };
+    let (mut batches, mut num_items) = (Vec::new(), None);
+    for _ in 0..args.steps {
+        let next: Vec<_> = (0..args.accumulation).map(|_| Batch::new(torch, args)).collect();
+        let next_items = num_items_in_batch(torch, &next);
+        drop(num_items.replace(next_items));
+        drop(std::mem::replace(&mut batches, next));
+        let Some(num_items) = &num_items else { continue };
+        for (at, batch) in batches.iter().enumerate() {
+            let loss = trainer.training_step(batch, num_items);
+            trainer.tr_loss_step = Some(loss);
+            trainer.check_loss();
+            if at + 1 < batches.len() {
+                mark("substep");
+            }
+        }
+        trainer.grad_norm = None;
+        let parameters = trainer.model.parameters();
+        trainer.grad_norm = Some(clip_grad_norm(torch, &parameters));
+        mark("backward");
+        trainer.optimizer.step(torch, &parameters);
+        mark("optimizer");
+        torch.zero_grad(parameters);
+        mark("step_end");
+    }
+    trainer.grad_norm = None;
+    drop((num_items, batches));
+    trainer.tr_loss_step = None;
+    mark("trained");
+    if args.evaluation_batches > 0 {
+        trainer.evaluate();
+        mark("evaluate");
+        mark("evaluated");
+    }
+    drop(tr_loss);
+    let events = torch.take_events();
+    let starts = std::iter::once(0).chain(marks.iter().map(|(_, end)| *end));
+    marks.iter().zip(starts).map(|((name, end), start)| (*name, events[start..*end].to_vec())).collect()
+}
