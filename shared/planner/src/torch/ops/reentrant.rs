@@ -40,7 +40,6 @@ impl Torch {
         recording.save(input);
         let call = Call { function: Rc::clone(function), autocast: self.autocast_dtype() };
         recording.finish(Op::Reentrant(call), &mut [&mut out]);
-        drop(input);
         out
     }
 
