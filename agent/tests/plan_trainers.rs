@@ -99,6 +99,55 @@ fn errors_name_the_option_and_the_remedy() {
     }
 }
 
+/// The config of the row with this number in tests/golden/measured/models/H200-hf.jsonl, in a file.
+fn model(row: usize) -> tempfile::NamedTempFile {
+    let line = include_str!("../../tests/golden/measured/models/H200-hf.jsonl").lines().nth(row).expect("the row");
+    let row: Value = serde_json::from_str(line).expect("JSON");
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(file.path(), row["config"].to_string()).expect("the config");
+    file
+}
+
+#[test]
+fn a_lora_run_is_planned_from_the_model_and_the_options() {
+    let file = model(17);
+    let path = file.path().to_str().expect("a path");
+    let options = ["--bf16", "--dtype=bfloat16", "--per_device_train_batch_size", "2", "--max_length=2048"];
+    let run = [&["hf", path][..], &options, &["--gradient_checkpointing", "--gpu", "RTX 4070"]].concat();
+    let plan = json(&[&run[..], &["--lora_r=16", "--lora_target_modules=all-linear"]].concat());
+    assert_eq!((&plan["fits"], &plan["trainer"]), (&true.into(), &"hf".into()));
+    assert!(plan["largest"]["lora_r"].as_u64() >= Some(16), "{}", plan["largest"]);
+    // Full training has two moments of two bytes for each of 1.1 billion weights.
+    let full = json(&run);
+    let bytes = |plan: &Value| plan["peak"]["live_bytes"].as_u64().expect("bytes");
+    assert!(bytes(&full) > bytes(&plan) + (4 << 30), "{} and {}", bytes(&full), bytes(&plan));
+    let output = headroom(&[&run[..], &["--vram=4GiB", "--lora_r=16"]].concat());
+    let answer = text(&output.stdout);
+    assert!(output.status.code() == Some(1) && answer.contains("log_softmax (4096, 32000)"), "{answer}");
+}
+
+#[test]
+fn a_model_that_is_not_known_is_refused() {
+    let gemma = model(19);
+    let llama = model(13);
+    let [gemma, llama] = [&gemma, &llama].map(|file| file.path().to_str().expect("a path"));
+    for (words, code, expected) in [
+        (&["hf", gemma][..], 2, "`model_type` is gemma3_text"),
+        (&["hf", llama, "--fp16"], 2, "cannot plan --fp16=True: the gradient scaler is not derived yet"),
+        (&["hf", llama, "--load_in_4bit"], 2, "cannot plan --load_in_4bit=True"),
+        (&["hf", llama, "--bf16", "--gpu", "T4"], 2, "cannot plan hf on Tesla T4"),
+        (&["hf", llama, "--per_device_train_batchsize=2"], 2, "hint: did you mean --per_device_train_batch_size?"),
+        (&["hf", "--bf16"], 2, "its config.json is missing"),
+        (&["hf", "no/config.json"], 3, "cannot read no/config.json"),
+        (&["hf", concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")], 2, "expected value at line 1"),
+    ] {
+        let output = headroom(words);
+        let (answer, error) = (text(&output.stdout), text(&output.stderr));
+        assert_eq!((output.status.code(), answer), (Some(code), ""), "{words:?}: {error}");
+        assert!(error.contains(expected), "{words:?}: {error}");
+    }
+}
+
 #[test]
 fn options_without_effect_are_listed() {
     let output = headroom(&[&NANOCHAT[..], &["--matrix-lr=0.1", "--run=x", "--gpu=H200"]].concat());

@@ -292,7 +292,7 @@ fn short_options_work() {
 fn man_writes_pages_of_named_command() {
     let folder = tempfile::tempdir().expect("a folder");
     for (words, pages) in [
-        (&["plan"][..], &["headroom-plan-nanochat.1", "headroom-plan.1"][..]),
+        (&["plan"][..], &["headroom-plan-hf.1", "headroom-plan-nanochat.1", "headroom-plan.1"][..]),
         (&["data"], &["headroom-data-prepare.1", "headroom-data.1"]),
         (&["runs", "show"], &["headroom-runs-show.1"]),
     ] {

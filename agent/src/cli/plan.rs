@@ -25,7 +25,7 @@ use headroom_planner::{
     plan::{Plan, PlanError, plan},
     report::Node,
     session::{Finding, MachineError, Options, ResolvedSession, resolve},
-    trainers::arguments::ArgumentError,
+    trainers::{arguments::ArgumentError, hf},
 };
 use headroom_text::{self as text, Text};
 use thiserror::Error;
@@ -84,6 +84,20 @@ pub enum Error {
     /// The run exceeds any GPU.
     #[error(transparent)]
     Plan(#[from] PlanError),
+    /// A Hugging Face model without its config.
+    #[error("cannot plan a Hugging Face model: its config.json is missing")]
+    NoModelConfig,
+    /// A model's config is not JSON.
+    #[error("cannot read {name}: {error}")]
+    ModelConfig {
+        /// Name as given.
+        name: String,
+        /// The error with its place.
+        error: serde_json::Error,
+    },
+    /// A run of Hugging Face's trainer cannot be planned.
+    #[error(transparent)]
+    Hf(#[from] hf::RunError),
     /// A trainer's command line cannot be planned.
     #[error(transparent)]
     Trainer(#[from] ArgumentError),
@@ -107,6 +121,9 @@ impl Error {
             Self::Format { hint, .. } => hint.as_ref().map(ToString::to_string),
             Self::TooLong { .. } => Some("give a config of nanoGPT, which has a few lines of Python".to_owned()),
             Self::NotText(error) => Some(error.hint()),
+            Self::NoModelConfig => {
+                Some("download it from the model's page, and give its path as the first argument".to_owned())
+            }
             Self::Plan(_) => Some("is a number in the config larger than meant?".to_owned()),
             _ => None,
         }

@@ -1,6 +1,7 @@
 //! Plans of trainers other than nanoGPT, whose events the engine derives from their models.
 
 pub mod arguments;
+pub mod hf;
 pub mod nanochat;
 
 use serde_json::{Map, Value};
@@ -21,6 +22,8 @@ use crate::{
 pub enum Run {
     /// nanochat's `scripts.base_train`.
     Nanochat(nanochat::Run),
+    /// Hugging Face's `Trainer`.
+    Hf(hf::Run),
 }
 
 /// A number of the run that can be reduced until the run fits.
@@ -42,6 +45,7 @@ impl Run {
     pub const fn trainer(&self) -> &'static str {
         match self {
             Self::Nanochat(_) => "nanochat",
+            Self::Hf(_) => "hf",
         }
     }
 
@@ -50,13 +54,16 @@ impl Run {
     pub fn config(&self) -> Map<String, Value> {
         match self {
             Self::Nanochat(run) => run.config(),
+            Self::Hf(run) => run.config(),
         }
     }
 
     /// Keys that were given and do not change the memory of the run.
-    pub fn without_effect(&self) -> impl Iterator<Item = &'static str> {
+    #[must_use]
+    pub fn without_effect(&self) -> Vec<&'static str> {
         match self {
-            Self::Nanochat(run) => run.without_effect(),
+            Self::Nanochat(run) => run.without_effect().collect(),
+            Self::Hf(run) => run.without_effect().collect(),
         }
     }
 
@@ -65,12 +72,14 @@ impl Run {
     pub fn remarks(&self) -> &'static [&'static str] {
         match self {
             Self::Nanochat(_) => nanochat::REMARKS,
+            Self::Hf(_) => hf::REMARKS,
         }
     }
 
     fn program(&self, gpu: GpuProperties) -> Result<Program, TensorTooLarge> {
         match self {
             Self::Nanochat(run) => run.program(gpu),
+            Self::Hf(run) => run.program(gpu),
         }
     }
 
@@ -78,12 +87,14 @@ impl Run {
     fn obstacle(&self, gpu: GpuProperties) -> Option<&'static str> {
         match self {
             Self::Nanochat(_) => nanochat::obstacle(gpu),
+            Self::Hf(run) => run.obstacle(gpu),
         }
     }
 
     fn kind(&self, gpu: GpuProperties) -> RunKind {
         match self {
             Self::Nanochat(run) => run.kind(gpu),
+            Self::Hf(_) => RunKind::FollowsCode,
         }
     }
 
@@ -91,7 +102,7 @@ impl Run {
     const fn segments(&self, machine: &Machine) -> SegmentKind {
         match self {
             Self::Nanochat(_) if nanochat::sets_expandable_segments(machine.torch) => SegmentKind::Expandable,
-            Self::Nanochat(_) => machine.segments,
+            Self::Nanochat(_) | Self::Hf(_) => machine.segments,
         }
     }
 
@@ -100,6 +111,7 @@ impl Run {
     pub fn knobs(&self) -> Vec<Knob> {
         match self {
             Self::Nanochat(run) => run.knobs(),
+            Self::Hf(run) => run.knobs(),
         }
     }
 
@@ -108,6 +120,7 @@ impl Run {
     fn with(&self, key: &str, value: u64) -> Self {
         match self {
             Self::Nanochat(run) => Self::Nanochat(run.with(key, value)),
+            Self::Hf(run) => Self::Hf(run.with(key, value)),
         }
     }
 }

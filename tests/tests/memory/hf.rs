@@ -6,7 +6,9 @@ use headroom_planner::{
     dtype::Dtype,
     memory::allocator::{Allocator, SegmentKind},
     models::hf::{self, Args, Checkpointing, Config, ConfigError, Lora, Optimizer},
+    session::Options,
     torch::{Event, Recorder},
+    trainers::{self, Run, TrainerRequest},
 };
 use serde_json::{Value, json};
 
@@ -163,6 +165,52 @@ fn trainer_reserves_what_it_reserved_on_a_gpu() {
     deviations.sort_by(f64::total_cmp);
     assert_eq!(deviations[deviations.len() * 3 / 4], 0.0, "three of four phases");
     assert!(deviations.iter().all(|&deviation| deviation < 0.0008), "{deviations:?}");
+}
+
+/// The options of `headroom plan hf` for a row.
+fn words(row: &Value) -> Vec<String> {
+    let is_set = |key: &str| row[key] == true;
+    let mut words = vec![
+        format!("--per_device_train_batch_size={}", row["batch"]),
+        format!("--per_device_eval_batch_size={}", row["batch"]),
+        format!("--max_length={}", row["length"]),
+        format!("--gradient_accumulation_steps={}", row["accum"].as_u64().unwrap_or(1)),
+        format!("--optim={}", row["optim"].as_str().unwrap_or("adamw_torch_fused")),
+        format!("--attention_mask={}", is_set("mask")),
+        format!("--bf16={}", is_set("bf16")),
+        format!("--dtype={}", row["weights"].as_str().unwrap_or("float32")),
+        format!("--gradient_checkpointing={}", row.get("gc").is_some()),
+        format!("--use_reentrant={}", row["gc"] == "reentrant"),
+        format!("--eval_strategy={}", if is_set("evaluate") { "epoch" } else { "no" }),
+    ];
+    if let Some(lora) = lora(row) {
+        words.push(format!("--lora_r={}", lora.rank));
+        words.push(format!("--lora_dropout={}", row["lora"]["lora_dropout"]));
+        words.push(format!("--lora_target_modules={}", lora.targets.map_or("all-linear".into(), |t| t.join(","))));
+    }
+    words
+}
+
+#[test]
+fn plans_are_near_the_figures_of_a_gpu() {
+    let machine = Options { gpu: "H200".to_owned(), ..Options::default() }.machine().expect("a known GPU");
+    let (mut allocated, mut reserved) = (Vec::new(), Vec::new());
+    for row in covered().into_iter().map(|at| rows().swap_remove(at)) {
+        let run = trainers::hf::Run::read(&row["config"], &words(&row)).expect("a supported run");
+        let request = TrainerRequest::new(Run::Hf(run), machine.clone()).expect("a supported GPU");
+        let peak = trainers::plan(request).expect("a plan").peak;
+        let last = row["phases"].as_array().and_then(|phases| phases.last()).expect("phases");
+        let deviation = |ours: u64, key: &str| (ours as f64 / last[key].as_f64().expect("bytes") - 1.0).abs();
+        allocated.push(deviation(peak.max_allocated_bytes, "max_memory_allocated"));
+        reserved.push(deviation(peak.max_reserved_bytes, "max_memory_reserved"));
+    }
+    for (name, mut deviations, median, worst) in
+        [("allocated", allocated, 0.001, 0.01), ("reserved", reserved, 0.01, 0.05)]
+    {
+        deviations.sort_by(f64::total_cmp);
+        assert!(deviations[deviations.len() / 2] <= median, "{name}: {deviations:?}");
+        assert!(deviations.iter().all(|&deviation| deviation <= worst), "{name}: {deviations:?}");
+    }
 }
 
 #[test]

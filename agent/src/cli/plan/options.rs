@@ -281,13 +281,14 @@ Accepts the arguments of nanoGPT's `python train.py` in any order; later ones ov
     options: || shown(FLAGS),
     takes_settings: true,
     words: Words::Files,
-    subcommands: &[&trainer::NANOCHAT],
+    subcommands: &[&trainer::NANOCHAT, &trainer::HF],
     notes: "\
 A SIZE is 11.69GiB, 800MiB, 12GB or a number of bytes.
 
 `--gpu all` plans the run on every known GPU and lists where it fits, the most common first.
 
-`headroom plan nanochat` plans nanochat's pretraining.
+`headroom plan nanochat` plans nanochat's pretraining, `headroom plan hf` the fine-tuning of a
+Hugging Face model.
 
 A run on another device, such as --device=cpu, needs no memory of a CUDA GPU. Its plan and
 exit status are those of the same run on a CUDA GPU, and the answer begins with this.",

@@ -5,18 +5,18 @@ use std::ffi::{OsStr, OsString};
 use headroom_planner::{
     plan::Plan,
     session::Options,
-    trainers::{Knob, Run, TrainerRequest, arguments::ArgumentError, largest_that_fits, nanochat, plan},
+    trainers::{Knob, Run, TrainerRequest, hf, largest_that_fits, nanochat, plan},
 };
 
 use super::{
-    Error,
+    Error, MAX_SOURCE_BYTES,
     machine::{OnMachine, put},
-    report,
+    read_limited, report,
 };
 use crate::cli::{
     self, Exit,
     args::{Flag, ParsedArgs, UsageError, Word, parse_with, shown},
-    command::Command,
+    command::{Command, Words},
     print,
     style::{Ink, Style},
 };
@@ -30,6 +30,8 @@ struct Arguments {
     json: bool,
     /// The trainer's command line.
     words: Vec<String>,
+    /// A model's config, of Hugging Face models only.
+    config: Option<OsString>,
 }
 
 impl OnMachine for Arguments {
@@ -69,25 +71,55 @@ Accepts the options of `python -m scripts.base_train`, such as --depth=12 or --d
     notes: "A SIZE is 11.69GiB, 800MiB, 12GB or a number of bytes.",
     exits: &[(0, "the run fits"), (1, "the run does not fit")],
     examples: &["headroom plan nanochat --compile=False --depth=12 --device-batch-size=8 --gpu \"RTX 4070\""],
-    run: |args| run(NANOCHAT.name, args, |words| nanochat::Run::read(words).map(Run::Nanochat)),
+    run: |args| {
+        let read = |arguments: &Arguments| Ok(Run::Nanochat(nanochat::Run::read(&arguments.words)?));
+        run(&NANOCHAT, args, nanochat::Run::takes, read)
+    },
+    ..Command::EMPTY
+};
+
+/// `headroom plan hf`.
+pub const HF: Command = Command {
+    name: "plan hf",
+    summary: "Predict whether a fine-tuning of a Hugging Face model fits on a GPU",
+    about: "\
+Predicts how much GPU memory `transformers.Trainer` needs for a causal language model, also
+with LoRA, whether it fits, and where it would run out of memory.",
+    usage: &["headroom plan hf CONFIG.json [--key=value …] [OPTIONS]"],
+    arguments: "\
+  CONFIG.json    The model's config.json: llama, qwen2 or qwen3
+  --key=value    An option of TrainingArguments, such as --per_device_train_batch_size=2,
+                 --gradient_accumulation_steps=4, --bf16, --optim=adamw_torch or
+                 --gradient_checkpointing; also
+                 --max_length=N  Tokens of each sequence [default: 1024]
+                 --dtype=NAME    Dtype of the weights [default: that of the config]
+                 --lora_r=N      Rank of LoRA adapters [default: no LoRA]
+                 --lora_target_modules=NAME,NAME or all-linear [default: q_proj,v_proj]
+                 --lora_dropout=P [default: 0]
+  --key value    The same. After a True/False option, only a truth value counts as its value",
+    options: || shown(FLAGS),
+    words: Words::Files,
+    notes: "A SIZE is 11.69GiB, 800MiB, 12GB or a number of bytes.",
+    exits: &[(0, "the run fits"), (1, "the run does not fit")],
+    examples: &["headroom plan hf config.json --bf16 --per_device_train_batch_size=2 --lora_r=16 --gpu \"RTX 4070\""],
+    run: |args| run(&HF, args, hf::Run::takes, |arguments| Ok(Run::Hf(hf_run(arguments)?))),
     ..Command::EMPTY
 };
 
 /// Reads a command line, plans the run, and prints the answer.
 fn run(
-    name: &'static str,
+    command: &'static Command,
     args: Vec<OsString>,
-    read: fn(&[String]) -> Result<Run, ArgumentError>,
+    takes: fn(&str, &str) -> bool,
+    read: fn(&Arguments) -> Result<Run, Error>,
 ) -> Result<Exit, cli::Error> {
     let mut arguments = Arguments::default();
-    // `--key value` is one word; the trainer's reader reports a key that has no value.
-    let takes = |_: &str, word: &OsStr| !word.to_string_lossy().starts_with("--");
-    if parse_with(name, FLAGS, args, &mut arguments, |arguments, word| take_word(name, arguments, word), takes)?
-        == ParsedArgs::Help
-    {
-        return NANOCHAT.print_help();
+    let takes = |name: &str, word: &OsStr| word.to_str().is_some_and(|word| takes(name, word));
+    let take = |arguments: &mut Arguments, word| take_word(command, arguments, word);
+    if parse_with(command.name, FLAGS, args, &mut arguments, take, takes)? == ParsedArgs::Help {
+        return command.print_help();
     }
-    let run = read(&arguments.words).map_err(Error::from)?;
+    let run = read(&arguments)?;
     let machine = arguments.options.machine().map_err(Error::from)?;
     let request = TrainerRequest::new(run, machine).map_err(Error::from)?;
     let plan = plan(request.clone()).map_err(Error::from)?;
@@ -102,11 +134,27 @@ fn run(
     Ok(if plan.fits { Exit::Success } else { Exit::Failure })
 }
 
-fn take_word(name: &'static str, arguments: &mut Arguments, word: Word) -> Result<(), UsageError> {
+/// Reads the model's config and the options.
+fn hf_run(arguments: &Arguments) -> Result<hf::Run, Error> {
+    let path = arguments.config.as_ref().ok_or(Error::NoModelConfig)?;
+    let name = path.to_string_lossy().into_owned();
+    let bytes = read_limited(path).map_err(|error| Error::Unreadable { name: name.clone(), error })?;
+    if bytes.len() > MAX_SOURCE_BYTES {
+        return Err(Error::TooLong { name });
+    }
+    let config = serde_json::from_slice(&bytes).map_err(|error| Error::ModelConfig { name, error })?;
+    Ok(hf::Run::read(&config, &arguments.words)?)
+}
+
+fn take_word(command: &Command, arguments: &mut Arguments, word: Word) -> Result<(), UsageError> {
     match word {
         Word::Other(word) => arguments.words.push(word),
+        Word::Plain(path) if command.words == Words::Files && arguments.config.is_none() => {
+            arguments.config = Some(path);
+        }
         Word::Plain(word) => {
-            return Err(UsageError::UnexpectedWord { command: name, word: word.to_string_lossy().into_owned() });
+            let word = word.to_string_lossy().into_owned();
+            return Err(UsageError::UnexpectedWord { command: command.name, word });
         }
     }
     Ok(())
@@ -135,7 +183,7 @@ fn what_fits(largest: &[(Knob, Option<u64>)], style: &Style) -> String {
 }
 
 fn without_effect(run: &Run, style: &Style) -> String {
-    let keys: Vec<String> = run.without_effect().map(|key| format!("--{key}")).collect();
+    let keys: Vec<String> = run.without_effect().iter().map(|key| format!("--{key}")).collect();
     if keys.is_empty() {
         return String::new();
     }

@@ -182,6 +182,8 @@ impl Event {
 pub struct Section {
     /// Batch that determines the shapes.
     pub batch: Batch,
+    /// Whether `torch.cuda.empty_cache()` precedes the events.
+    pub empties_cache: bool,
     /// Events in order.
     pub events: Vec<Event>,
     /// Slots whose tensors move to other slots after the section, in order: (from, to).
@@ -337,9 +339,16 @@ impl ProgramBuilder {
     /// Ends a section after which tensors move between slots.
     pub fn section_renaming(&mut self, batch: Batch, renames: Vec<(Slot, Slot)>) -> SectionId {
         // Copied at its exact length, so that the event list grows once for all sections.
-        self.sections.push(Section { batch, events: self.events.as_slice().to_vec(), renames });
+        self.sections.push(Section { batch, empties_cache: false, events: self.events.as_slice().to_vec(), renames });
         self.events.clear();
         SectionId(self.sections.len() - 1)
+    }
+
+    /// Empties the allocator's cache before a section.
+    pub fn empty_cache_before(&mut self, id: SectionId) {
+        if let Some(section) = self.sections.get_mut(id.0) {
+            section.empties_cache = true;
+        }
     }
 
     /// Returns the sections and the number of slots.

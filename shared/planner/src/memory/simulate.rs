@@ -236,6 +236,10 @@ impl<'a> Replay<'a> {
     fn play(&mut self, phase: Phase, id: SectionId, round: u64) -> Option<()> {
         let section = &self.program.sections[id.index()];
         self.played.push(ExecutedSection { phase, section: id, start: EventIndex(self.moment), round });
+        if section.empties_cache {
+            self.allocator.empty_cache();
+            self.reserved.push((EventIndex(self.moment), self.allocator.reserved_bytes()));
+        }
         let mut live_peak = self.live_bytes;
         // Whether the last change reached a new maximum.
         let mut rises = false;

@@ -12,7 +12,7 @@ pub use config::{Config, ConfigError, Family};
 pub use decoder::Checkpointing;
 pub use modules::Lora;
 pub use optim::Optimizer;
-pub use trainer::{EMPTIES_CACHE, run};
+pub use trainer::{EMPTIES_CACHE, record, run};
 
 use crate::dtype::Dtype;
 

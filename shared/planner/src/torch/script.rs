@@ -29,6 +29,8 @@ const MAX_ROUNDS: u64 = 3;
 #[derive(Clone, Debug)]
 struct Section {
     phase: Phase,
+    /// Whether `torch.cuda.empty_cache()` precedes the events.
+    empties_cache: bool,
     events: Range<usize>,
 }
 
@@ -46,20 +48,27 @@ pub struct Script<'t> {
     parts: Vec<Part>,
     sections: Vec<Section>,
     start: usize,
+    empties_cache: bool,
 }
 
 impl<'t> Script<'t> {
     /// A script without sections.
     #[must_use]
     pub const fn new(torch: &'t Torch) -> Self {
-        Self { torch, parts: Vec::new(), sections: Vec::new(), start: 0 }
+        Self { torch, parts: Vec::new(), sections: Vec::new(), start: 0, empties_cache: false }
     }
 
     /// Ends a section: the events since the previous one.
     pub fn section(&mut self, phase: Phase) {
         let end = self.torch.n_events();
-        self.sections.push(Section { phase, events: self.start..end });
+        let empties_cache = std::mem::take(&mut self.empties_cache);
+        self.sections.push(Section { phase, empties_cache, events: self.start..end });
         self.start = end;
+    }
+
+    /// `torch.cuda.empty_cache()` at the start of the section that ends next.
+    pub fn empty_cache(&mut self) {
+        self.empties_cache = true;
     }
 
     fn end_part(&mut self) {
@@ -265,7 +274,11 @@ impl Writer<'_> {
                     }
                 }
             }
-            written.push((section.phase, self.w.section(batch(section.phase))));
+            let id = self.w.section(batch(section.phase));
+            if section.empties_cache {
+                self.w.empty_cache_before(id);
+            }
+            written.push((section.phase, id));
         }
         Ok(written)
     }

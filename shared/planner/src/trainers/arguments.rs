@@ -44,6 +44,16 @@ pub struct Key {
     pub affects_memory: bool,
 }
 
+/// A key that changes the memory of a run.
+pub(super) const fn memory(name: &'static str, default: &'static str, kind: Kind) -> Key {
+    Key { name, default, kind, affects_memory: true }
+}
+
+/// A key that does not change the memory of a run.
+pub(super) const fn other(name: &'static str, default: &'static str, kind: Kind) -> Key {
+    Key { name, default, kind, affects_memory: false }
+}
+
 /// Why a command line cannot be planned.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ArgumentError {
@@ -128,7 +138,7 @@ impl Values {
                 trainer,
                 near: nearest(keys, name),
             })?;
-            let next = value.or_else(|| words.next_if(|next| !next.starts_with("--")).cloned());
+            let next = value.or_else(|| words.next_if(|next| is_value(key, next)).cloned());
             let value = match (next, key.kind) {
                 (Some(value), _) => value,
                 (None, Kind::Switch) => "True".to_owned(),
@@ -186,6 +196,18 @@ impl Values {
     pub fn is_on(&self, name: &str) -> bool {
         as_bool(self.text(name)) == Some(true)
     }
+}
+
+fn is_value(key: &Key, word: &str) -> bool {
+    match key.kind {
+        Kind::Switch => as_bool(word).is_some(),
+        _ => !word.starts_with("--"),
+    }
+}
+
+/// Whether a word is the value of the key that precedes it. After a switch, only a truth value is.
+pub(super) fn takes(keys: &'static [Key], name: &str, word: &str) -> bool {
+    key_named(keys, name).is_some_and(|key| is_value(key, word))
 }
 
 fn key_named(keys: &'static [Key], word: &str) -> Option<&'static Key> {

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::{
     Knob,
-    arguments::{ArgumentError, Key, Kind, Values},
+    arguments::{ArgumentError, Key, Kind, Values, memory, other, takes},
 };
 use crate::{
     gpt::tensors::TensorTooLarge,
@@ -17,14 +17,6 @@ use crate::{
 };
 
 const INTEGER: Kind = Kind::Integer(i64::MIN, i64::MAX);
-
-const fn memory(name: &'static str, default: &'static str, kind: Kind) -> Key {
-    Key { name, default, kind, affects_memory: true }
-}
-
-const fn other(name: &'static str, default: &'static str, kind: Kind) -> Key {
-    Key { name, default, kind, affects_memory: false }
-}
 
 /// The keys of the script, and two of Headroom: `compile`, since the script always compiles, and `vocab-size`, which the
 /// script reads from its tokenizer.
@@ -105,6 +97,12 @@ impl Run {
         let total_batch_size = total_batch_size(&values, &args)?;
         let lengths = lengths(&values, &args, total_batch_size)?;
         Ok(Self { args, lengths, total_batch_size, values })
+    }
+
+    /// Whether a word is the value of the option that precedes it.
+    #[must_use]
+    pub fn takes(name: &str, word: &str) -> bool {
+        takes(KEYS, name, word)
     }
 
     /// Keys that were given and do not change the memory of the run.

@@ -8,6 +8,7 @@ use super::{
 };
 use crate::{
     dtype::Dtype,
+    gpt::tensors::Category,
     torch::{Function, Tensor, Torch},
 };
 
@@ -27,12 +28,13 @@ impl Attention {
         let [q, kv] = [config.heads, config.key_value_heads].map(|heads| heads * config.head_dim);
         let linear = |name, sizes, has_bias| Linear::new(torch, name, sizes, has_bias, dtype);
         Self {
-            q_proj: linear("q_proj", [config.hidden_size, q], config.has_attention_bias),
-            k_proj: linear("k_proj", [config.hidden_size, kv], config.has_attention_bias),
-            v_proj: linear("v_proj", [config.hidden_size, kv], config.has_attention_bias),
-            o_proj: linear("o_proj", [q, config.hidden_size], config.has_output_bias),
-            norms: (config.family == Family::Qwen3)
-                .then(|| [(); 2].map(|()| RmsNorm::new(torch, config.head_dim, dtype))),
+            q_proj: linear("self_attn.q_proj", [config.hidden_size, q], config.has_attention_bias),
+            k_proj: linear("self_attn.k_proj", [config.hidden_size, kv], config.has_attention_bias),
+            v_proj: linear("self_attn.v_proj", [config.hidden_size, kv], config.has_attention_bias),
+            o_proj: linear("self_attn.o_proj", [q, config.hidden_size], config.has_output_bias),
+            norms: (config.family == Family::Qwen3).then(|| {
+                ["self_attn.q_norm", "self_attn.k_norm"].map(|name| RmsNorm::new(torch, name, config.head_dim, dtype))
+            }),
             config: *config,
         }
     }
@@ -51,9 +53,11 @@ impl Attention {
         let embedded = [&query_states, &key_states].map(|x| rotate(torch, x, position_embeddings));
         [query_states, key_states] = embedded;
         let drops = self.config.drops_attention;
+        let scope = torch.enter("self_attn");
         let mut attn_output = torch.scaled_dot_product_attention(&query_states, &key_states, &value_states, drops);
         attn_output = torch.contiguous(&torch.transpose(&attn_output, [1, 2]));
         attn_output = torch.reshape(&attn_output, &[b, t, self.config.heads * self.config.head_dim]);
+        drop(scope);
         attn_output = self.o_proj.forward(torch, &attn_output);
         drop(query_states);
         drop(key_states);
@@ -78,9 +82,9 @@ impl Mlp {
         let [c, i] = [config.hidden_size, config.intermediate_size];
         let linear = |name, sizes| Linear::new(torch, name, sizes, config.has_mlp_bias, dtype);
         Self {
-            gate_proj: linear("gate_proj", [c, i]),
-            up_proj: linear("up_proj", [c, i]),
-            down_proj: linear("down_proj", [i, c]),
+            gate_proj: linear("mlp.gate_proj", [c, i]),
+            up_proj: linear("mlp.up_proj", [c, i]),
+            down_proj: linear("mlp.down_proj", [i, c]),
         }
     }
 
@@ -101,6 +105,7 @@ impl Mlp {
 /// `LlamaDecoderLayer`.
 #[derive(Clone, Debug)]
 struct Layer {
+    index: u64,
     self_attn: Attention,
     mlp: Mlp,
     input_layernorm: RmsNorm,
@@ -108,17 +113,20 @@ struct Layer {
 }
 
 impl Layer {
-    fn new(torch: &Torch, config: &Config, dtype: Dtype) -> Self {
-        let norm = || RmsNorm::new(torch, config.hidden_size, dtype);
+    fn new(torch: &Torch, index: u64, config: &Config, dtype: Dtype) -> Self {
+        let _scope = torch.enter_block("model.layers", index);
+        let norm = |name| RmsNorm::new(torch, name, config.hidden_size, dtype);
         Self {
+            index,
             self_attn: Attention::new(torch, config, dtype),
             mlp: Mlp::new(torch, config, dtype),
-            input_layernorm: norm(),
-            post_attention_layernorm: norm(),
+            input_layernorm: norm("input_layernorm"),
+            post_attention_layernorm: norm("post_attention_layernorm"),
         }
     }
 
     fn forward(&self, torch: &Torch, hidden_states: Tensor, position_embeddings: &[Tensor; 2]) -> Tensor {
+        let _scope = torch.enter_block("model.layers", self.index);
         let residual = hidden_states;
         let mut hidden_states = self.input_layernorm.forward(torch, &residual);
         hidden_states = self.self_attn.forward(torch, &hidden_states, position_embeddings);
@@ -187,9 +195,12 @@ pub struct CausalLm {
 impl CausalLm {
     /// `AutoModelForCausalLM.from_config(config, dtype)`.
     pub fn new(torch: &Torch, config: &Config, dtype: Dtype) -> Self {
-        let embed_tokens = torch.parameter("embedding weight", &[config.vocab_size, config.hidden_size], dtype);
-        let layers = (0..config.layers).map(|_| Rc::new(Layer::new(torch, config, dtype))).collect();
-        let norm = RmsNorm::new(torch, config.hidden_size, dtype);
+        let embed_tokens = {
+            let _scope = torch.enter("model.embed_tokens");
+            torch.parameter("weight", &[config.vocab_size, config.hidden_size], dtype)
+        };
+        let layers = (0..config.layers).map(|index| Rc::new(Layer::new(torch, index, config, dtype))).collect();
+        let norm = RmsNorm::new(torch, "model.norm", config.hidden_size, dtype);
         let rotary_emb = RotaryEmbedding::new(torch, config);
         rotary_emb.init_weights(torch);
         let lm_head = if config.ties_embeddings {
@@ -219,17 +230,22 @@ impl CausalLm {
         self.lm_head.freeze(torch);
         let mut layers: Vec<_> = self.layers.iter_mut().filter_map(Rc::get_mut).collect();
         for layer in &mut layers {
+            let _scope = torch.enter_block("model.layers", layer.index);
             layer.freeze_norms(torch);
             layer.linears().for_each(|linear| linear.adapt(torch, lora));
         }
         for layer in &mut layers {
+            let _scope = torch.enter_block("model.layers", layer.index);
             layer.linears().for_each(|linear| linear.widen(torch));
         }
     }
 
     /// The last hidden states, of `LlamaModel.forward`.
     fn hidden_states(&self, torch: &Torch, input_ids: &Tensor, attention_mask: Option<&Tensor>) -> Tensor {
-        let mut inputs_embeds = torch.embedding(input_ids, &self.embed_tokens);
+        let mut inputs_embeds = {
+            let _scope = torch.enter("model.embed_tokens");
+            torch.embedding(input_ids, &self.embed_tokens)
+        };
         if self.inputs_require_grads {
             self.input_leaf.set(Some(torch.require_grad(&mut inputs_embeds)));
         }
@@ -284,6 +300,7 @@ impl CausalLm {
         num_items: Option<&Tensor>,
     ) -> (Tensor, Tensor) {
         let hidden_states = self.hidden_states(torch, input_ids, attention_mask);
+        let _scope = torch.enter_category(Category::LogitsAndLoss);
         let logits = self.lm_head.forward(torch, &hidden_states);
         let loss = causal_lm_loss(torch, &logits, labels, num_items);
         (logits, loss)

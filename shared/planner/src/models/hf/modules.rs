@@ -44,6 +44,7 @@ pub struct Linear {
 
 impl Linear {
     pub fn new(torch: &Torch, name: &'static str, [input, output]: [u64; 2], has_bias: bool, dtype: Dtype) -> Self {
+        let _scope = torch.enter(name);
         let weight = torch.parameter("weight", &[output, input], dtype);
         let bias = has_bias.then(|| torch.parameter("bias", &[output], dtype));
         Self { name, weight, bias, adapter: None }
@@ -62,12 +63,14 @@ impl Linear {
     /// `update_layer`: adds an adapter in the dtype of the weight, if the layer is a target.
     pub fn adapt(&mut self, torch: &Torch, lora: &Lora) {
         self.freeze(torch);
-        if lora.targets.as_ref().is_some_and(|targets| !targets.iter().any(|target| target == self.name)) {
+        let name = self.name.rsplit('.').next().unwrap_or(self.name);
+        if lora.targets.as_ref().is_some_and(|targets| !targets.iter().any(|target| target == name)) {
             return;
         }
+        let _scope = torch.enter(self.name);
         let [input, output] = [0, 1].map(|n| self.weight.layout().from_last(n));
-        let a = torch.parameter("LoRA A", &[lora.rank, input], self.weight.dtype());
-        let b = torch.parameter("LoRA B", &[output, lora.rank], self.weight.dtype());
+        let a = torch.parameter("lora_A.weight", &[lora.rank, input], self.weight.dtype());
+        let b = torch.parameter("lora_B.weight", &[output, lora.rank], self.weight.dtype());
         self.adapter = Some(Adapter { a, b, drops: lora.drops });
     }
 
@@ -77,11 +80,13 @@ impl Linear {
         if adapter.a.dtype() == Dtype::Float32 {
             return;
         }
-        adapter.a = torch.parameter_like("LoRA A", &adapter.a, Dtype::Float32);
-        adapter.b = torch.parameter_like("LoRA B", &adapter.b, Dtype::Float32);
+        let _scope = torch.enter(self.name);
+        adapter.a = torch.parameter_like("lora_A.weight", &adapter.a, Dtype::Float32);
+        adapter.b = torch.parameter_like("lora_B.weight", &adapter.b, Dtype::Float32);
     }
 
     pub fn forward(&self, torch: &Torch, x: &Tensor) -> Tensor {
+        let _scope = torch.enter(self.name);
         let mut result = torch.linear(x, &self.weight, self.bias.as_ref());
         let Some(Adapter { a, b, drops }) = &self.adapter else { return result };
         let dtype = result.dtype();
@@ -105,12 +110,14 @@ impl Linear {
 /// `LlamaRMSNorm`.
 #[derive(Clone, Debug)]
 pub struct RmsNorm {
+    name: &'static str,
     weight: Tensor,
 }
 
 impl RmsNorm {
-    pub fn new(torch: &Torch, channels: u64, dtype: Dtype) -> Self {
-        Self { weight: torch.parameter("norm weight", &[channels], dtype) }
+    pub fn new(torch: &Torch, name: &'static str, channels: u64, dtype: Dtype) -> Self {
+        let _scope = torch.enter(name);
+        Self { name, weight: torch.parameter("weight", &[channels], dtype) }
     }
 
     pub fn freeze(&mut self, torch: &Torch) {
@@ -118,6 +125,7 @@ impl RmsNorm {
     }
 
     pub fn forward(&self, torch: &Torch, hidden_states: &Tensor) -> Tensor {
+        let _scope = torch.enter(self.name);
         let input_dtype = hidden_states.dtype();
         let mut hidden_states = torch.cast(hidden_states, Dtype::Float32);
         let variance = torch.mean(&torch.square(&hidden_states));

@@ -4,6 +4,7 @@
 
 use crate::{
     dtype::Dtype,
+    gpt::tensors::Category,
     torch::{Tensor, Torch},
 };
 
@@ -38,6 +39,8 @@ impl Optim {
 
     /// `optimizer.step()`. Parameters with two axes or more have weight decay and are the first group.
     pub fn step(&mut self, torch: &Torch, parameters: &[&Tensor]) {
+        let _module = torch.enter("optimizer");
+        let _category = torch.enter_category(Category::OptimizerState);
         let is_first = self.state.is_empty();
         let (decayed, others): (Vec<_>, Vec<_>) = parameters.iter().partition(|p| p.sizes().len() >= 2);
         let n_decayed = decayed.len();
@@ -55,9 +58,9 @@ impl Optim {
         let is_fused = self.optimizer == Optimizer::AdamwTorchFused;
         for parameter in group.iter().filter(|_| is_first) {
             // The fused kernel keeps its step on the GPU.
-            self.state.extend(is_fused.then(|| torch.empty("step", &[], Dtype::Float32)));
-            let moment = |name| torch.empty(name, parameter.sizes(), parameter.dtype());
-            self.state.extend([moment("first moment"), moment("second moment")]);
+            self.state.extend(is_fused.then(|| torch.optimizer_state("step", &[], Dtype::Float32, Some(parameter))));
+            let moment = |name| torch.optimizer_state(name, parameter.sizes(), parameter.dtype(), Some(parameter));
+            self.state.extend(["exp_avg", "exp_avg_sq"].map(moment));
         }
         if !is_fused {
             let root = |p: &&Tensor| torch.empty("root of the second moment", p.sizes(), p.dtype());

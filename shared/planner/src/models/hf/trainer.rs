@@ -7,8 +7,8 @@ use super::{
 };
 use crate::{
     dtype::Dtype,
-    memory::context::GpuProperties,
-    torch::{Event, Recorder, Tensor, Torch},
+    memory::{context::GpuProperties, program::Phase},
+    torch::{Event, Recorder, Recording, Script, Tensor, Torch},
 };
 
 /// A batch on the GPU.
@@ -20,7 +20,7 @@ struct Batch {
 
 impl Batch {
     fn new(torch: &Torch, args: &Args) -> Self {
-        let tokens = |name| torch.empty(name, &[args.batch, args.length], Dtype::Int64);
+        let tokens = |name| torch.input(name, &[args.batch, args.length], Dtype::Int64);
         Self {
             input_ids: tokens("input ids"),
             labels: tokens("labels"),
@@ -72,8 +72,9 @@ impl Trainer<'_> {
         loss
     }
 
-    fn training_step(&self, batch: &Batch, num_items: &Tensor) -> Tensor {
+    fn training_step(&self, batch: &Batch, num_items: &Tensor, mark: &mut dyn FnMut(Mark)) -> Tensor {
         let mut loss = self.forward(batch, Some(num_items));
+        mark(Mark::Forward);
         loss = self.torch.scale_in_place(&loss);
         let scaled = self.torch.scale(&loss);
         let ones = self.torch.empty("gradient of the loss", &[], Dtype::Float32);
@@ -117,24 +118,69 @@ impl Trainer<'_> {
 /// The phase before which `accelerate` empties the allocator's cache, in `Accelerator.free_memory`.
 pub const EMPTIES_CACHE: &str = "train_begin";
 
+/// The end of a part of the run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mark {
+    /// The forward of a micro-batch.
+    Forward,
+    /// A part with this name in the golden rows.
+    End(&'static str),
+}
+
 /// Events of a run by phase, in order.
 #[must_use]
 pub fn run(args: &Args, gpu: GpuProperties, recorder: Recorder) -> Vec<(&'static str, Vec<Event>)> {
     let torch = &Torch::new(gpu, recorder);
     let mut marks = Vec::new();
-    let mut mark = |name| marks.push((name, torch.n_events()));
+    train(torch, args, &mut |mark| {
+        if let Mark::End(name) = mark {
+            marks.push((name, torch.n_events()));
+        }
+    });
+    let events = torch.take_events();
+    let starts = std::iter::once(0).chain(marks.iter().map(|(_, end)| *end));
+    marks.iter().zip(starts).map(|((name, end), start)| (*name, events[start..*end].to_vec())).collect()
+}
+
+/// The run by the planner's phases.
+#[must_use]
+pub fn record(args: &Args, gpu: GpuProperties, recorder: Recorder) -> Recording {
+    let torch = &Torch::new(gpu, recorder);
+    let mut script = Script::new(torch);
+    // Whether the first forward, backward and step are over.
+    let mut is_over = [false; 3];
+    train(torch, args, &mut |mark| {
+        let mut first = |at: usize, phases: [Phase; 2]| phases[usize::from(std::mem::replace(&mut is_over[at], true))];
+        let phase = match mark {
+            Mark::Forward => first(0, [Phase::FirstForward, Phase::SteadyForward]),
+            Mark::End("substep" | "backward") => first(1, [Phase::FirstBackward, Phase::SteadyBackward]),
+            Mark::End("optimizer") => first(2, [Phase::FirstOptimizer, Phase::SteadyOptimizer]),
+            // `zero_grad` and what follows.
+            Mark::End("step_end" | "trained") => Phase::Rest,
+            Mark::End("evaluate" | "evaluated") => Phase::LaterEval,
+            Mark::End(_) => Phase::Init,
+        };
+        if mark == Mark::End(EMPTIES_CACHE) {
+            script.empty_cache();
+        }
+        script.section(phase);
+    });
+    script.finish()
+}
+
+fn train(torch: &Torch, args: &Args, mark: &mut dyn FnMut(Mark)) {
     drop(torch.empty("seed", &[1], Dtype::Int64));
-    mark("context");
+    mark(Mark::End("context"));
     let mut model = CausalLm::new(torch, &args.config, args.weights);
-    mark("init");
+    mark(Mark::End("init"));
     if let Some(lora) = &args.lora {
         model.adapt(torch, lora);
         model.inputs_require_grads = args.checkpointing.is_some();
-        mark("lora");
+        mark(Mark::End("lora"));
     }
     model.checkpointing = args.checkpointing;
     let tr_loss = torch.empty("sum of losses", &[], Dtype::Float32);
-    mark("train_begin");
+    mark(Mark::End("train_begin"));
     let optimizer = Optim::new(args.optimizer);
     let mut trainer = Trainer { torch, args, model, optimizer, tr_loss_step: None, grad_norm: None };
     let (mut batches, mut num_items) = (Vec::new(), None);
@@ -145,33 +191,30 @@ pub fn run(args: &Args, gpu: GpuProperties, recorder: Recorder) -> Vec<(&'static
         drop(std::mem::replace(&mut batches, next));
         let Some(num_items) = &num_items else { continue };
         for (at, batch) in batches.iter().enumerate() {
-            let loss = trainer.training_step(batch, num_items);
+            let loss = trainer.training_step(batch, num_items, mark);
             trainer.tr_loss_step = Some(loss);
             trainer.check_loss();
             if at + 1 < batches.len() {
-                mark("substep");
+                mark(Mark::End("substep"));
             }
         }
         trainer.grad_norm = None;
         let parameters = trainer.model.parameters();
         trainer.grad_norm = Some(clip_grad_norm(torch, &parameters));
-        mark("backward");
+        mark(Mark::End("backward"));
         trainer.optimizer.step(torch, &parameters);
-        mark("optimizer");
+        mark(Mark::End("optimizer"));
         torch.zero_grad(parameters);
-        mark("step_end");
+        mark(Mark::End("step_end"));
     }
     trainer.grad_norm = None;
     drop((num_items, batches));
     trainer.tr_loss_step = None;
-    mark("trained");
+    mark(Mark::End("trained"));
     if args.evaluation_batches > 0 {
         trainer.evaluate();
-        mark("evaluate");
-        mark("evaluated");
+        mark(Mark::End("evaluate"));
+        mark(Mark::End("evaluated"));
     }
     drop(tr_loss);
-    let events = torch.take_events();
-    let starts = std::iter::once(0).chain(marks.iter().map(|(_, end)| *end));
-    marks.iter().zip(starts).map(|((name, end), start)| (*name, events[start..*end].to_vec())).collect()
 }
