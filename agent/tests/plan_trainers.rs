@@ -134,6 +134,7 @@ fn a_model_that_is_not_known_is_refused() {
     for (words, code, expected) in [
         (&["hf", gemma][..], 2, "`model_type` is gemma3_text"),
         (&["hf", llama, "--fp16"], 2, "cannot plan --fp16=True: the gradient scaler is not derived yet"),
+        (&["hf", llama, "--lora_target_modules=c_attn"], 2, "expected all-linear, or names of q_proj, k_proj"),
         (&["hf", llama, "--load_in_4bit"], 2, "cannot plan --load_in_4bit=True"),
         (&["hf", llama, "--bf16", "--gpu", "T4"], 2, "cannot plan hf on Tesla T4"),
         (&["hf", llama, "--per_device_train_batchsize=2"], 2, "hint: did you mean --per_device_train_batch_size?"),

@@ -21,6 +21,9 @@ use crate::{
 const NUMBER: Kind = Kind::Integer(i64::MIN, i64::MAX);
 const INTERVALS: Kind = Kind::Choice(&["no", "steps", "epoch"]);
 
+/// Linear layers that can have adapters.
+const LINEARS: [&str; 7] = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"];
+
 /// Optimizers of `--optim`.
 const OPTIMIZERS: [(&str, Optimizer); 4] = [
     ("adamw_torch_fused", Optimizer::AdamwTorchFused),
@@ -232,6 +235,14 @@ fn refuse_unsupported(values: &Values) -> Result<(), ArgumentError> {
     }
     if values.float("max_grad_norm") <= 0.0 {
         return Err(unsupported(values, "max_grad_norm", "a run without clipping is not derived yet"));
+    }
+    let targets = values.text("lora_target_modules");
+    if targets != "all-linear" && !targets.split(',').all(|name| LINEARS.contains(&name.trim())) {
+        return Err(ArgumentError::Invalid {
+            key: "lora_target_modules",
+            value: targets.chars().take(40).collect(),
+            expected: format!("all-linear, or names of {}", LINEARS.join(", ")),
+        });
     }
     let batches = ["per_device_eval_batch_size", "per_device_train_batch_size"].map(|key| values.count(key));
     if values.text("eval_strategy") != "no" && batches[0] != batches[1] {

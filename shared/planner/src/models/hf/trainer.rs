@@ -132,7 +132,7 @@ enum Mark {
 pub fn run(args: &Args, gpu: GpuProperties, recorder: Recorder) -> Vec<(&'static str, Vec<Event>)> {
     let torch = &Torch::new(gpu, recorder);
     let mut marks = Vec::new();
-    train(torch, args, &mut |mark| {
+    train(torch, args, usize::MAX, &mut |mark| {
         if let Mark::End(name) = mark {
             marks.push((name, torch.n_events()));
         }
@@ -149,7 +149,7 @@ pub fn record(args: &Args, gpu: GpuProperties, recorder: Recorder) -> Recording 
     let mut script = Script::new(torch);
     // Whether the first forward, backward and step are over.
     let mut is_over = [false; 3];
-    train(torch, args, &mut |mark| {
+    train(torch, args, ROUNDS, &mut |mark| {
         let mut first = |at: usize, phases: [Phase; 2]| phases[usize::from(std::mem::replace(&mut is_over[at], true))];
         let phase = match mark {
             Mark::Forward => first(0, [Phase::FirstForward, Phase::SteadyForward]),
@@ -168,7 +168,11 @@ pub fn record(args: &Args, gpu: GpuProperties, recorder: Recorder) -> Recording 
     script.finish()
 }
 
-fn train(torch: &Torch, args: &Args, mark: &mut dyn FnMut(Mark)) {
+/// Micro-batches of a recorded step that run: the first, a later one, and one more. The rounds after them repeat.
+const ROUNDS: usize = 3;
+
+/// Runs `Trainer.train()` with at most `rounds` micro-batches of each step.
+fn train(torch: &Torch, args: &Args, rounds: usize, mark: &mut dyn FnMut(Mark)) {
     drop(torch.empty("seed", &[1], Dtype::Int64));
     mark(Mark::End("context"));
     let mut model = CausalLm::new(torch, &args.config, args.weights);
@@ -190,11 +194,11 @@ fn train(torch: &Torch, args: &Args, mark: &mut dyn FnMut(Mark)) {
         drop(num_items.replace(next_items));
         drop(std::mem::replace(&mut batches, next));
         let Some(num_items) = &num_items else { continue };
-        for (at, batch) in batches.iter().enumerate() {
+        for (at, batch) in batches[..rounds.min(batches.len())].iter().enumerate() {
             let loss = trainer.training_step(batch, num_items, mark);
             trainer.tr_loss_step = Some(loss);
             trainer.check_loss();
-            if at + 1 < batches.len() {
+            if at + 1 < rounds.min(batches.len()) {
                 mark(Mark::End("substep"));
             }
         }
