@@ -74,7 +74,7 @@ fn arguments(fix: &Fix, plan: &Plan) -> String {
     for change in &fix.changes {
         words.push(match change {
             Change::Key(..) => change.argument(),
-            Change::Switch(switch) => match change.environment(plan.request.torch) {
+            Change::Switch(switch) => match change.environment(plan.request.machine.torch) {
                 Some(variable) => format!("{variable} (planned by {})", change.argument()),
                 None => format!("{} (planned by {})", switch.text(), change.argument()),
             },

@@ -106,7 +106,7 @@ pub fn remedy(
     };
     // If the simulated run fails differently, its fixes do not apply to this run.
     let is_this_run = matches!(diagnosis.explanation.agreement, Some(Agreement::Exact | Agreement::Close));
-    let torch = diagnosis.explanation.plan.as_ref().map_or(TorchVersion::RECORDED, |plan| plan.request.torch);
+    let torch = diagnosis.explanation.plan.as_ref().map_or(TorchVersion::RECORDED, |plan| plan.request.machine.torch);
     let enough = || diagnosis.advice.fixes.iter().filter(|fix| fix.fits);
     let same_training = || enough().filter(|fix| fix.effect() == Effect::None);
     let by_program = || same_training().find(|fix| can_be_set(fix, torch));

@@ -105,7 +105,7 @@ pub fn summary(request: Request) -> Option<PlanSummary> {
         Some((name(peak.phase)?, on_gpu))
     });
     Some(PlanSummary {
-        gpu: plan.request.device.name.to_string(),
+        gpu: plan.request.machine.device.name.to_string(),
         fits: plan.fits,
         peak_bytes: plan.peak.device_used_bytes,
         max_memory_allocated: plan.peak.max_allocated_bytes,
@@ -118,7 +118,7 @@ pub fn summary(request: Request) -> Option<PlanSummary> {
 
 /// Memory on the GPU besides PyTorch's. The plan includes no other processes.
 fn outside_bytes(plan: &Plan) -> u64 {
-    plan.request.context.bytes.saturating_add(plan.request.other_processes_bytes)
+    plan.request.machine.context.bytes.saturating_add(plan.request.machine.other_processes_bytes)
 }
 
 /// A command as typed in a shell.

@@ -8,7 +8,7 @@ use headroom_planner::{
     gpt::{GptConfig, GptShape, MAX_N_LAYER},
     hardware::{ComputeCapability, Device, context::Estimate},
     memory::{allocator::SegmentKind, message::TorchVersion},
-    plan::{Request, builtin::builtin, plan},
+    plan::{Machine, Request, builtin::builtin, plan},
     train_config::TrainConfig,
 };
 use headroom_text::units::{GIB, MIB};
@@ -20,11 +20,13 @@ fn request(n_layer: u64, compile: bool, segments: SegmentKind, total_bytes: u64)
     Request {
         gpt: GptConfig::new(shape).expect("GPT-2's shape"),
         train: TrainConfig { compile, ..TrainConfig::default() },
-        device: Device::custom(total_bytes, ComputeCapability::new(8, 9)),
-        segments,
-        other_processes_bytes: GIB,
-        context: Estimate::given(225 * MIB),
-        torch: TorchVersion::RECORDED,
+        machine: Machine {
+            device: Device::custom(total_bytes, ComputeCapability::new(8, 9)),
+            segments,
+            other_processes_bytes: GIB,
+            context: Estimate::given(225 * MIB),
+            torch: TorchVersion::RECORDED,
+        },
         given_vocab_size: None,
     }
 }

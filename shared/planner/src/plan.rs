@@ -9,7 +9,7 @@ pub mod builtin;
 use serde::Serialize;
 use thiserror::Error;
 
-pub use crate::request::{Machine, Request};
+pub use crate::request::{Machine, Request, RunOnMachine};
 use crate::{
     dtype::Dtype,
     gpt::tensors::TensorTooLarge,
@@ -100,8 +100,6 @@ pub struct Plan<R = Request> {
     pub failure: Option<Failure>,
     /// Certainty of the figures.
     pub basis: Basis,
-    /// The GPU, with what PyTorch does not allocate on it.
-    pub machine: Machine,
     program: Program,
     /// Outcome of the run with unlimited memory.
     outcome: Outcome,
@@ -113,13 +111,13 @@ pub struct Plan<R = Request> {
 /// [`PlanError::TensorTooLarge`] if a tensor exceeds the memory of every GPU.
 pub fn plan(request: Request) -> Result<Plan, PlanError> {
     let program = request.program()?;
-    let machine = request.machine();
-    Ok(Plan::simulate(request, machine, program, Basis::of))
+    Ok(Plan::simulate(request, program, Basis::of))
 }
 
-impl<R> Plan<R> {
-    /// Simulates a run's program on a machine. `basis` computes the certainty of the outcome.
-    pub fn simulate(request: R, machine: Machine, program: Program, basis: impl FnOnce(&R, &Outcome) -> Basis) -> Self {
+impl<R: RunOnMachine> Plan<R> {
+    /// Simulates a run's program on its machine. `basis` computes the certainty of the outcome.
+    pub fn simulate(request: R, program: Program, basis: impl FnOnce(&R, &Outcome) -> Basis) -> Self {
+        let machine = request.machine();
         let total_bytes = machine.device.total_bytes;
         let limited = simulate(&program, machine.segments, machine.capacity_bytes());
         let failure = limited.failure;
@@ -142,11 +140,10 @@ impl<R> Plan<R> {
             headroom_bytes: signed_difference(total_bytes, device_used_bytes),
             phases: outcome.phases.clone(),
             peak,
-            oom: failure.and_then(|failure| Oom::of(&failure, &program, &machine)),
+            oom: failure.and_then(|failure| Oom::of(&failure, &program, machine)),
             failure,
             basis: basis(&request, &outcome),
             request,
-            machine,
             program,
             outcome,
         }
@@ -176,9 +173,9 @@ impl Oom {
 /// Whether a run fits, at half the cost of [`plan`]. A run that [`plan`] rejects does not fit.
 #[must_use]
 pub fn fits(request: &Request) -> bool {
-    request
-        .program()
-        .is_ok_and(|program| simulate(&program, request.segments, request.capacity_bytes()).failure.is_none())
+    request.program().is_ok_and(|program| {
+        simulate(&program, request.machine.segments, request.machine.capacity_bytes()).failure.is_none()
+    })
 }
 
 /// Whether a run fits, with regard to the estimate's uncertainty.
@@ -226,14 +223,14 @@ impl PlanOutcome {
 #[must_use]
 pub fn outlook(request: &Request) -> PlanOutcome {
     let Ok(program) = request.program() else { return PlanOutcome::BEYOND };
-    let capacity = request.capacity_bytes();
-    let outcome = simulate(&program, request.segments, capacity);
+    let capacity = request.machine.capacity_bytes();
+    let outcome = simulate(&program, request.machine.segments, capacity);
     if let Some(failure) = &outcome.failure {
         let needed = failure.allocated_bytes.saturating_add(failure.request.requested_bytes);
         return PlanOutcome { is_beyond: needed > capacity, ..PlanOutcome::BEYOND };
     }
-    let total = request.device.total_bytes;
-    let used = request.outside_bytes().saturating_add(outcome.max_reserved_bytes);
+    let total = request.machine.device.total_bytes;
+    let used = request.machine.outside_bytes().saturating_add(outcome.max_reserved_bytes);
     let [_, high] = Basis::of(request, &outcome).band_bytes;
     let headroom_bytes = signed_difference(total, used);
     PlanOutcome { fits: true, is_certain: high <= total, is_beyond: false, headroom_bytes }
@@ -243,7 +240,7 @@ fn signed_difference(have: u64, need: u64) -> i64 {
     i64::try_from(i128::from(have) - i128::from(need)).unwrap_or(i64::MIN)
 }
 
-impl<R> Plan<R> {
+impl<R: RunOnMachine> Plan<R> {
     /// Whether the run fits.
     #[must_use]
     pub fn fit(&self) -> Fit {
@@ -258,7 +255,7 @@ impl<R> Plan<R> {
     #[must_use]
     pub fn headroom_band_bytes(&self) -> [i64; 2] {
         let [low, high] = self.basis.band_bytes;
-        [high, low].map(|used| signed_difference(self.machine.device.total_bytes, used))
+        [high, low].map(|used| signed_difference(self.request.machine().device.total_bytes, used))
     }
 
     /// Memory over the whole run in about `columns` columns, as if memory were unlimited.

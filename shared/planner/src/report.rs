@@ -10,7 +10,7 @@ use crate::{
     advice::{Advice, CodeChange},
     gpt::{buffers::cuda::RESERVE_BYTES, tensors::Category},
     plan::{Oom, Plan, builtin::builtin},
-    request::Request,
+    request::{Request, RunOnMachine},
     session::RunConfig,
     trainers::{Knob, TrainerRequest},
 };
@@ -80,9 +80,9 @@ struct MemoryFields {
     basis: Node,
 }
 
-impl<R> Plan<R> {
+impl<R: RunOnMachine> Plan<R> {
     fn memory_fields(&self) -> MemoryFields {
-        let (device, peak, basis) = (&self.machine.device, &self.peak, &self.basis);
+        let (device, peak, basis) = (&self.request.machine().device, &self.peak, &self.basis);
         let by_category = Category::ALL.iter().zip(peak.by_category);
         let by_category = by_category.map(|(category, bytes)| (category.name(), number(bytes))).collect();
         let phases = self.phases.iter().map(|peak| {

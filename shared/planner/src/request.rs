@@ -57,16 +57,8 @@ pub struct Request {
     pub gpt: GptConfig,
     /// Training configuration.
     pub train: TrainConfig,
-    /// The GPU.
-    pub device: Device,
-    /// Kind of segments that PyTorch's caching allocator uses.
-    pub segments: SegmentKind,
-    /// Memory of other processes on the GPU, in bytes.
-    pub other_processes_bytes: u64,
-    /// Estimated size of this process's CUDA context.
-    pub context: Estimate,
-    /// PyTorch version whose out-of-memory message is printed.
-    pub torch: TorchVersion,
+    /// The GPU, other processes, and the allocator.
+    pub machine: Machine,
     /// Vocabulary size that the input gives, if nanoGPT would use another one: it ignores the input's and reads the
     /// data set's meta.pkl, which must have this size.
     pub given_vocab_size: Option<u64>,
@@ -78,30 +70,18 @@ impl Request {
     /// # Errors
     /// A tensor exceeds the memory of every GPU.
     pub(crate) fn program(&self) -> Result<Program, TensorTooLarge> {
-        let gpu = GpuProperties {
-            compute_capability: self.device.compute_capability,
-            sm_count: self.device.sm_count.unwrap_or(ASSUMED_SM_COUNT),
-        };
-        program(&self.gpt, &self.train, gpu)
+        program(&self.gpt, &self.train, self.machine.gpu())
     }
+}
 
-    pub(crate) fn machine(&self) -> Machine {
-        Machine {
-            device: self.device.clone(),
-            segments: self.segments,
-            other_processes_bytes: self.other_processes_bytes,
-            context: self.context.clone(),
-            torch: self.torch,
-        }
-    }
+/// What a plan is made for: a run on a machine.
+pub trait RunOnMachine {
+    /// The machine.
+    fn machine(&self) -> &Machine;
+}
 
-    /// Memory on the GPU outside PyTorch, in bytes.
-    pub(crate) fn outside_bytes(&self) -> u64 {
-        self.other_processes_bytes.saturating_add(self.context.bytes)
-    }
-
-    /// Memory available to PyTorch, in bytes.
-    pub(crate) fn capacity_bytes(&self) -> u64 {
-        self.device.total_bytes.saturating_sub(self.outside_bytes())
+impl RunOnMachine for Request {
+    fn machine(&self) -> &Machine {
+        &self.machine
     }
 }

@@ -28,7 +28,7 @@ use crate::{
 };
 use headroom_text::{self as text, Text, decimal, units::KIB};
 pub use machine::MachineError;
-use machine::{context_of, device_of, segments_of};
+use machine::{device_of, machine_of};
 
 /// Input that is not in nanoGPT's config: the GPU, its environment and common patches of nanoGPT.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -220,11 +220,7 @@ pub fn resolve_settings(mut settings: Settings, options: &Options) -> ResolvedSe
         (Some(gpt), Some(train), Some(device), Some(torch)) => Some(Request {
             gpt,
             train,
-            segments: segments_of(options),
-            other_processes_bytes: options.other_processes_bytes,
-            context: context_of(options, &device),
-            torch,
-            device,
+            machine: machine_of(options, device, torch),
             given_vocab_size: resolver.given_vocab_size,
         }),
         _ => None,

@@ -49,7 +49,7 @@ impl Summary {
         let Request { train, gpt, .. } = &plan.request;
         let tokens = train.batch_size as f64 * train.gradient_accumulation_steps as f64 * gpt.block_size() as f64;
         let iteration_seconds = step_seconds(&plan.request);
-        let power = plan.request.device.board_power();
+        let power = plan.request.machine.device.board_power();
         Self {
             fit: plan.fit(),
             headroom_bytes: plan.headroom_bytes,

@@ -12,7 +12,7 @@ use crate::{
     gpt::tensors::TensorTooLarge,
     memory::{allocator::SegmentKind, context::GpuProperties, program::Program},
     plan::{
-        Machine, Plan, PlanError,
+        Machine, Plan, PlanError, RunOnMachine,
         basis::{Basis, RunKind},
     },
 };
@@ -152,6 +152,12 @@ impl TrainerRequest {
     }
 }
 
+impl RunOnMachine for TrainerRequest {
+    fn machine(&self) -> &Machine {
+        &self.machine
+    }
+}
+
 /// Plans a run.
 ///
 /// # Errors
@@ -159,8 +165,7 @@ impl TrainerRequest {
 pub fn plan(request: TrainerRequest) -> Result<Plan<TrainerRequest>, PlanError> {
     let gpu = request.machine.gpu();
     let program = request.run.program(gpu)?;
-    let machine = request.machine.clone();
-    Ok(Plan::simulate(request, machine, program, |request, outcome| {
+    Ok(Plan::simulate(request, program, |request, outcome| {
         let Machine { context, other_processes_bytes, .. } = &request.machine;
         Basis::new(request.run.kind(gpu), outcome, context, [*other_processes_bytes; 2])
     }))

@@ -5,7 +5,7 @@ use headroom_planner::{
     hardware::{ComputeCapability, Device, context::Estimate},
     memory::{allocator::SegmentKind, message::TorchVersion, program::Phase},
     nanogpt::defaults::DEFAULT_VOCAB_SIZE,
-    plan::{Oom, Plan, Request, plan},
+    plan::{Machine, Oom, Plan, Request, plan},
     train_config::{Attention, TrainConfig},
 };
 use headroom_text::units::{GIB, MIB};
@@ -28,11 +28,13 @@ fn plan_on(train: TrainConfig, total_bytes: u64, other_processes_bytes: u64, seg
     plan(Request {
         gpt: gpt2_124m(),
         train: train.check().expect("a valid training"),
-        device: Device::custom(total_bytes, ComputeCapability::new(8, 9)),
-        segments,
-        other_processes_bytes,
-        context: Estimate::given(225 * MIB),
-        torch: TorchVersion::RECORDED,
+        machine: Machine {
+            device: Device::custom(total_bytes, ComputeCapability::new(8, 9)),
+            segments,
+            other_processes_bytes,
+            context: Estimate::given(225 * MIB),
+            torch: TorchVersion::RECORDED,
+        },
         given_vocab_size: None,
     })
     .expect("no tensor is too large")

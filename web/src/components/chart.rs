@@ -182,7 +182,7 @@ fn Plot(budget: Budget, chart: ChartMemo) -> impl IntoView {
     };
     // The details may cover the label of the line.
     let total = move || {
-        let bytes = budget.answer.with(|answer| Some(answer.0.drawn()?.plan.request.device.total_bytes))?;
+        let bytes = budget.answer.with(|answer| Some(answer.0.drawn()?.plan.request.machine.device.total_bytes))?;
         Some([t(text::CARD_LINE), " ", &format::size(bytes)].concat())
     };
     view! {
@@ -326,7 +326,8 @@ fn Drawing(chart: ChartMemo) -> impl IntoView {
 /// The labels on the drawing.
 #[component]
 fn Words(budget: Budget, chart: ChartMemo) -> impl IntoView {
-    let gpu_size = budget.ask(|answer| answer.drawn().map(|drawn| format::size(drawn.plan.request.device.total_bytes)));
+    let gpu_size =
+        budget.ask(|answer| answer.drawn().map(|drawn| format::size(drawn.plan.request.machine.device.total_bytes)));
     let gpu_size = move || gpu_size.get();
     let labels = move || chart.with(|chart| chart.as_ref().map(|chart| chart.labels.clone()));
     let failure = move || chart.with(|chart| chart.as_ref().and_then(|chart| chart.failure));

@@ -38,8 +38,9 @@ pub fn Fixes(
     // The sessions before and after the last applied fix.
     let made = RwSignal::new(None::<[Session; 2]>);
     let apply = move |changes: Vec<Change>| {
-        let gpu =
-            budget.answer.with_untracked(|answer| answer.0.plan().map(|plan| plan.request.device.name.to_string()));
+        let gpu = budget
+            .answer
+            .with_untracked(|answer| answer.0.plan().map(|plan| plan.request.machine.device.name.to_string()));
         // Without a plan, or while a GPU is typed, the fix belongs to an earlier plan.
         let Some(gpu) = gpu.filter(|_| !is_outdated()) else { return };
         let session = budget.session.get_untracked();

@@ -50,7 +50,7 @@ fn GpuField(budget: Budget, chosen: Option<Callback<String>>) -> impl IntoView {
     let input = NodeRef::<Input>::new();
     let value = memo(move || budget.session.with(|session| gpu::field(&session.options)));
     let memory = budget.ask(|answer| {
-        let total = answer.plan()?.request.device.total_bytes;
+        let total = answer.plan()?.request.machine.device.total_bytes;
         Some((format::size(total), format::exact_bytes(total)))
     });
     let unknown = budget.ask(|answer| answer.gpu_fault().map(|message| say(&message)));

@@ -121,7 +121,9 @@ fn Patches(budget: Budget) -> impl IntoView {
 fn Surroundings(budget: Budget) -> impl IntoView {
     let context = option(budget, |o| o.context_bytes.map(|bytes| (bytes / MIB).to_string()).unwrap_or_default());
     let estimate = budget.ask(|answer| match answer.plan() {
-        Some(plan) => format!("{} {}", format::mark(plan.basis.context), format::size(plan.request.context.bytes)),
+        Some(plan) => {
+            format!("{} {}", format::mark(plan.basis.context), format::size(plan.request.machine.context.bytes))
+        }
         None => String::new(),
     });
     view! {

@@ -39,7 +39,7 @@ impl BatchStrip {
         let own = plan.request.train.batch_size;
         let cell = |size| Some(BatchCell { size, summary: survey::with_batch_size(settings, options, size)? });
         let cells = survey::batch_sizes(&found, own).into_iter().filter_map(cell).collect();
-        Some(Self { gpu: plan.request.device.name.to_string(), cells, own, recommended: found.largest })
+        Some(Self { gpu: plan.request.machine.device.name.to_string(), cells, own, recommended: found.largest })
     }
 }
 

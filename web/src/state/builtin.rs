@@ -36,7 +36,7 @@ impl BuiltinSummary {
                     (true, false) => "rescues",
                     (false, _) => "fails",
                 },
-                answer: say(&found.text(plan.request.device.total_bytes)),
+                answer: say(&found.text(plan.request.machine.device.total_bytes)),
                 detail: [
                     &*say(&text::builtin_detail(size(found.allocated_bytes), size(plan.peak.max_allocated_bytes))),
                     t(text::BUILTIN_NEEDS),

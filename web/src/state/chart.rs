@@ -120,8 +120,8 @@ impl Chart {
         let columns = view.columns(n_all);
         let points = &timeline.points[columns.clone()];
         let n = points.len();
-        let outside = [plan.request.other_processes_bytes, plan.request.context.bytes];
-        let total = plan.request.device.total_bytes;
+        let outside = [plan.request.machine.other_processes_bytes, plan.request.machine.context.bytes];
+        let total = plan.request.machine.device.total_bytes;
         let held: u64 = outside.iter().sum();
         // Tops of all bands, per column.
         let stacks: Vec<[u64; N_BANDS]> = points.iter().map(|point| stack(outside, point, view)).collect();
@@ -347,12 +347,12 @@ mod tests {
         let (points, plan) = (&planned.timeline.points, &planned.plan);
         let bytes = |view: View| Chart::of(planned, view).range_bytes;
         assert_eq!(bytes(View::default()), None);
-        let outside = plan.request.other_processes_bytes + plan.request.context.bytes;
+        let outside = plan.request.machine.other_processes_bytes + plan.request.machine.context.bytes;
         let live = |column: usize| outside + points[column].live_bytes.iter().sum::<u64>();
         let [low, high] = bytes(View::default().of_columns(20, 60, points.len())).expect("a part is shown");
         assert_eq!(Some(low), (20..60).map(live).min());
         assert_eq!(Some(high), (20..60).map(live).max());
-        assert!(low < high && high <= plan.request.device.total_bytes, "{low} {high}");
+        assert!(low < high && high <= plan.request.machine.device.total_bytes, "{low} {high}");
     }
 
     #[test]

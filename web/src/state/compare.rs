@@ -100,7 +100,7 @@ impl Comparison {
     /// The pinned run with a fix of its own; `None` without a plan.
     pub fn with_fix(self, changes: &[Change]) -> Option<Session> {
         self.pinned_answer.with_untracked(|answer| {
-            let gpu = &answer.0.plan()?.request.device.name;
+            let gpu = &answer.0.plan()?.request.machine.device.name;
             self.pinned.with_untracked(|session| Some(applied(session, changes, gpu)))
         })
     }

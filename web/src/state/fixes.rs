@@ -70,7 +70,7 @@ pub fn rows_of(plan: &Plan, advice: &Advice) -> Rows {
         settings: settings(&fix.changes),
         facts: facts(fix),
         reason: say(&fix.note()),
-        by_hand: fix.changes.iter().filter_map(|change| by_hand(change, plan.request.torch)).collect(),
+        by_hand: fix.changes.iter().filter_map(|change| by_hand(change, plan.request.machine.torch)).collect(),
         fits: fix.fits,
         changes: fix.changes.clone(),
     };

@@ -69,9 +69,9 @@ fn run(plan: &Plan) -> String {
 }
 
 fn gpu(plan: &Plan) -> String {
-    let device = &plan.request.device;
+    let device = &plan.request.machine.device;
     let gpu = format!("{} {}", device.name, format::size(device.total_bytes));
-    match plan.request.other_processes_bytes {
+    match plan.request.machine.other_processes_bytes {
         0 => gpu,
         others => say(&text::with_others(gpu, format::size(others))),
     }

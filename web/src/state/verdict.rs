@@ -54,7 +54,7 @@ impl Verdict {
             }
             None => {
                 let [low, high] = [low, high].map(format::signed_size);
-                let (phase, gpu) = (plan.peak.phase.text_in(), &*plan.request.device.name);
+                let (phase, gpu) = (plan.peak.phase.text_in(), &*plan.request.machine.device.name);
                 let detail = match low == high {
                     true => text::fits_detail(phase, gpu),
                     false => text::fits_detail_band(phase, gpu, low, high),
@@ -114,7 +114,12 @@ pub fn figures(plan: &Plan) -> [Figure; 5] {
             t(text::FIGURE_RESERVED_HINT),
         ),
         bytes(used, plan.peak.device_used_bytes, Certainty::Estimated, &say(&text::band(low, high))),
-        bytes(t(text::FIGURE_CARD), plan.request.device.total_bytes, gpu_certainty(plan), &plan.request.device.name),
+        bytes(
+            t(text::FIGURE_CARD),
+            plan.request.machine.device.total_bytes,
+            gpu_certainty(plan),
+            &plan.request.machine.device.name,
+        ),
         Figure {
             label: t(text::FIGURE_PARAMETERS),
             value: millions(parameters),
@@ -126,7 +131,7 @@ pub fn figures(plan: &Plan) -> [Figure; 5] {
 
 fn gpu_certainty(plan: &Plan) -> Certainty {
     use headroom_planner::hardware::Provenance;
-    match plan.request.device.total_provenance {
+    match plan.request.machine.device.total_provenance {
         Provenance::Measured { .. } => Certainty::Measured,
         Provenance::Estimated { .. } => Certainty::Estimated,
         Provenance::Given => Certainty::Exact,

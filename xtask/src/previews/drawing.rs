@@ -23,7 +23,7 @@ const FIRST_BAND: usize = 2;
 pub fn chart(plan: &Plan) -> String {
     let timeline = plan.timeline(COLUMNS);
     let [width, height] = CHART;
-    let total = plan.request.device.total_bytes;
+    let total = plan.request.machine.device.total_bytes;
     let y = |bytes: u64| height - bytes as f64 / total as f64 * (height - ABOVE_CAPACITY);
     let x = |column: usize| column as f64 / timeline.points.len() as f64 * width;
     let outside = plan.peak.device_used_bytes.saturating_sub(plan.peak.max_reserved_bytes);

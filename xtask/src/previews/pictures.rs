@@ -117,7 +117,7 @@ impl Run {
 
     /// The GPU and its memory.
     fn gpu(&self) -> String {
-        let device = &self.plan.request.device;
+        let device = &self.plan.request.machine.device;
         format!("{}, {}", short(&device.name), human_size(device.total_bytes))
     }
 
@@ -137,7 +137,7 @@ impl Run {
 
     /// A bar of the memory in use, within the GPU's memory.
     fn meter(&self) -> String {
-        meter(self.plan.peak.device_used_bytes, self.plan.request.device.total_bytes)
+        meter(self.plan.peak.device_used_bytes, self.plan.request.machine.device.total_bytes)
     }
 }
 

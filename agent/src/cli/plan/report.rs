@@ -6,7 +6,7 @@ use headroom_planner::{
     hardware::Provenance,
     nanogpt::Severity,
     oom::shape,
-    plan::{Fit, Oom, Plan, basis::Certainty, builtin::builtin},
+    plan::{Fit, Oom, Plan, RunOnMachine, basis::Certainty, builtin::builtin},
     session::Finding,
 };
 use headroom_text::{
@@ -62,8 +62,8 @@ fn verdict(plan: &Plan, style: &Style) -> String {
 }
 
 /// The verdict of a run that needs these changes.
-pub fn verdict_with<R>(plan: &Plan<R>, needs: &[String], style: &Style) -> String {
-    let device = &plan.machine.device;
+pub fn verdict_with<R: RunOnMachine>(plan: &Plan<R>, needs: &[String], style: &Style) -> String {
+    let device = &plan.request.machine().device;
     let gpu = match device.name.strip_prefix("GeForce ") {
         Some(model) => model.to_owned(),
         // A GPU given by its memory has no name.
@@ -145,7 +145,7 @@ fn builtin_trainer(plan: &Plan, style: &Style) -> String {
         Ok(trainer) => trainer,
         Err(reason) => return style.wrapped(&format!("{}.", text::builtin_unsupported(reason)), 0),
     };
-    let answer = trainer.text(plan.machine.device.total_bytes).to_string() + ".";
+    let answer = trainer.text(plan.request.machine().device.total_bytes).to_string() + ".";
     let detail = text::builtin_detail(text::size(trainer.allocated_bytes), text::size(plan.peak.max_allocated_bytes));
     let ink = if trainer.fits { Ink::Fits } else { Ink::DoesNotFit };
     let answer: String = style.wrapped(&answer, 0).lines().map(|line| style.paint(ink, line) + "\n").collect();
@@ -155,9 +155,9 @@ fn builtin_trainer(plan: &Plan, style: &Style) -> String {
 }
 
 /// Peaks by phase: figures, and a bar against the GPU's capacity.
-pub fn phases<R>(plan: &Plan<R>, style: &Style) -> String {
+pub fn phases<R: RunOnMachine>(plan: &Plan<R>, style: &Style) -> String {
     const NUMBERS: usize = 10;
-    let device_bytes = plan.machine.device.total_bytes;
+    let device_bytes = plan.request.machine().device.total_bytes;
     let outside_bytes = outside_bytes(plan);
     let name_columns =
         plan.phases.iter().map(|peak| peak.phase.text().to_string().len()).max().unwrap_or(0).max("phase".len());
@@ -213,7 +213,7 @@ fn legend(style: &Style) -> String {
 }
 
 /// Live memory at the peak.
-pub fn peak<R>(plan: &Plan<R>, style: &Style) -> String {
+pub fn peak<R: RunOnMachine>(plan: &Plan<R>, style: &Style) -> String {
     let peak = &plan.peak;
     let heading = format!("At the peak, {}", peak.phase.text_in());
     let mut text = style.paint(Ink::Heading, &heading) + "\n";
@@ -227,15 +227,15 @@ pub fn peak<R>(plan: &Plan<R>, style: &Style) -> String {
 }
 
 /// Memory on the GPU besides PyTorch's tensors, up to the capacity.
-pub fn outside<R>(plan: &Plan<R>, style: &Style) -> String {
-    let context = &plan.machine.context;
+pub fn outside<R: RunOnMachine>(plan: &Plan<R>, style: &Style) -> String {
+    let context = &plan.request.machine().context;
     let band = if context.band_low == context.band_high {
         context.source.to_owned()
     } else {
         format!("{} to {}", human_size(context.band_low), human_size(context.band_high))
     };
-    let others = plan.machine.other_processes_bytes;
-    let device = &plan.machine.device;
+    let others = plan.request.machine().other_processes_bytes;
+    let device = &plan.request.machine().device;
     let mut text = style.paint(Ink::Heading, "On the whole GPU") + "\n";
     text.push_str(&row("PyTorch, reserved", &human_size(plan.peak.max_reserved_bytes), "", style));
     text.push_str(&row("CUDA context", &human_size(context.bytes), &band, style));
@@ -256,9 +256,9 @@ pub fn outside<R>(plan: &Plan<R>, style: &Style) -> String {
     text
 }
 
-pub fn basis<R>(plan: &Plan<R>, style: &Style) -> String {
+pub fn basis<R: RunOnMachine>(plan: &Plan<R>, style: &Style) -> String {
     let basis = &plan.basis;
-    let gpu = match plan.machine.device.total_provenance {
+    let gpu = match plan.request.machine().device.total_provenance {
         Provenance::Measured { .. } => ("measured", "printed by CUDA on this GPU model"),
         Provenance::Estimated { .. } => ("estimated", "from the size on the box; --vram takes what CUDA reports"),
         Provenance::Given => ("given", "as on the command line"),
@@ -304,8 +304,8 @@ fn row(name: &str, figure: &str, remark: &str, style: &Style) -> String {
     format!("{start}{}", remark.trim_start())
 }
 
-fn outside_bytes<R>(plan: &Plan<R>) -> u64 {
-    plan.machine.outside_bytes()
+fn outside_bytes<R: RunOnMachine>(plan: &Plan<R>) -> u64 {
+    plan.request.machine().outside_bytes()
 }
 
 /// Share in percent, rounded. A nonzero part is never 0 %, and an incomplete one never 100 %.

@@ -100,7 +100,7 @@ impl Request {
     #[must_use]
     pub fn environment(&self) -> Option<String> {
         let expandable = Change::Switch(RunSwitch::ExpandableSegments);
-        expandable.environment(self.torch).filter(|_| self.segments == SegmentKind::Expandable)
+        expandable.environment(self.machine.torch).filter(|_| self.machine.segments == SegmentKind::Expandable)
     }
 }
 

@@ -86,20 +86,24 @@ impl Adviser<'_> {
             Change::Switch(RunSwitch::DelEvalLogits),
         );
         offer(
-            request.segments == SegmentKind::Native,
+            request.machine.segments == SegmentKind::Native,
             Kind::ExpandableSegments,
             Change::Switch(RunSwitch::ExpandableSegments),
         );
-        offer(request.other_processes_bytes > 0, Kind::OtherProcesses, Change::Switch(RunSwitch::NoOtherProcesses));
+        offer(
+            request.machine.other_processes_bytes > 0,
+            Kind::OtherProcesses,
+            Change::Switch(RunSwitch::NoOtherProcesses),
+        );
         offer(is_whole, Kind::ChunkedLoss, Change::Switch(RunSwitch::ChunkedLoss));
         offer(
             !train.activation_checkpointing,
             Kind::ActivationCheckpointing,
             Change::Switch(RunSwitch::ActivationCheckpointing),
         );
-        let half = if request.device.supports_bfloat16() { "bfloat16" } else { "float16" };
+        let half = if request.machine.device.supports_bfloat16() { "bfloat16" } else { "float16" };
         // With emulated bfloat16, attention stays in float32.
-        let is_emulated = train.dtype == Dtype::Bfloat16 && !request.device.supports_bfloat16();
+        let is_emulated = train.dtype == Dtype::Bfloat16 && !request.machine.device.supports_bfloat16();
         offer(!train.is_half() || is_emulated, Kind::Dtype, Change::Key("dtype", Value::Str(half.to_owned())));
         for &optimizer in Optimizer::ALL {
             let is_advised = optimizer.spec().reason.is_some() && optimizer != train.optimizer;

@@ -95,7 +95,7 @@ fn a_run_that_fits_needs_nothing_and_hears_how_far_it_can_go() {
 fn left(text: &str, options: &Options, batch_size: u64) -> (bool, i64) {
     let source = Source::File { name: "config.py".into(), text: format!("{text}batch_size = {batch_size}\n") };
     let plan = plan(resolve(&[source], options).request.expect("a run")).expect("a plan");
-    let total = i64::try_from(plan.request.device.total_bytes).expect("a GPU");
+    let total = i64::try_from(plan.request.machine.device.total_bytes).expect("a GPU");
     (plan.fits, total - i64::try_from(plan.basis.band_bytes[1]).expect("a size"))
 }
 

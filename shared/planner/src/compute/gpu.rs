@@ -34,7 +34,8 @@ pub(super) struct Roofline {
 impl Roofline {
     /// Computes the rates; `None` if the table has no rates for the GPU.
     pub(super) fn of(request: &Request) -> Option<Self> {
-        let Request { gpt, train, device, .. } = request;
+        let Request { gpt, train, machine, .. } = request;
+        let device = &machine.device;
         let (peak, fractions) = peak(device, train.dtype)?;
         let bandwidth = device.memory_bandwidth? as f64;
         // Inductor does not compile bfloat16 on GPUs without native support.

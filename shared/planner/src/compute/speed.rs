@@ -25,7 +25,7 @@ pub fn speed(request: &Request, time_ms: f64) -> Speed {
     if !(seconds.is_finite() && seconds > 0.0) {
         return Speed::default();
     }
-    let (gpt, train, device) = (&request.gpt, &request.train, &request.device);
+    let (gpt, train, device) = (&request.gpt, &request.train, &request.machine.device);
     let rate = match train.dtype {
         Dtype::Float32 => device.rates.tf32.or(device.rates.fp32),
         dtype => device.peak_flops(dtype),
@@ -67,7 +67,7 @@ mod tests {
         let run = request("A100 40GB", &["--gradient_accumulation_steps=5"]);
         let printed = 100.0 * (6.0 * 123_587_328.0 + 12.0 * 12.0 * 768.0 * 1024.0) * 61_440.0 / 312e12 / 0.25;
         // The data sheet's 312 TFLOP/s are 311.87 by the GPU's clock and units.
-        let rate = run.device.rates.bf16.expect("known") as f64;
+        let rate = run.machine.device.rates.bf16.expect("known") as f64;
         assert!((rate / 312e12 - 1.0).abs() < 1e-3, "{rate}");
         check(speed(&run, 250.0).mfu_percent, printed * 312e12 / rate);
         check(speed(&run, 250.0).tokens_per_second, 61_440.0 / 0.25);
@@ -77,7 +77,7 @@ mod tests {
     fn another_gpu_is_measured_by_its_own_rate() {
         let [slow, fast] = ["RTX 3060", "A100 40GB"].map(|gpu| request(gpu, &[]));
         let ratio = |of: &Request| speed(of, 100_000.0).mfu_percent.expect("known");
-        let rate = |of: &Request| of.device.rates.bf16.expect("known") as f64;
+        let rate = |of: &Request| of.machine.device.rates.bf16.expect("known") as f64;
         assert!((ratio(&slow) / ratio(&fast) - rate(&fast) / rate(&slow)).abs() < 1e-9);
         assert!(rate(&fast) / rate(&slow) > 4.0, "they are not alike");
     }

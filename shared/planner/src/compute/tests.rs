@@ -9,6 +9,7 @@ use crate::{
     hardware::{ComputeCapability, Device, context::Estimate, devices, find},
     memory::{allocator::SegmentKind, message::TorchVersion},
     optimizer_spec::Optimizer,
+    request::Machine,
     train_config::{Attention, CrossEntropy, TrainConfig},
 };
 
@@ -30,11 +31,13 @@ fn request(gpu: &str, shape: GptShape, train: TrainConfig) -> Request {
     Request {
         gpt: GptConfig::new(shape).expect("a valid shape"),
         train,
-        device: find(gpu).expect("a GPU of the table").clone(),
-        segments: SegmentKind::Native,
-        other_processes_bytes: 0,
-        context: Estimate::given(0),
-        torch: TorchVersion::RECORDED,
+        machine: Machine {
+            device: find(gpu).expect("a GPU of the table").clone(),
+            segments: SegmentKind::Native,
+            other_processes_bytes: 0,
+            context: Estimate::given(0),
+            torch: TorchVersion::RECORDED,
+        },
         given_vocab_size: None,
     }
 }
@@ -238,16 +241,15 @@ fn checkpointing_and_chunks_count_as_recomputed() {
 fn every_gpu_of_the_table_has_an_estimate_and_a_custom_one_has_none() {
     for device in devices() {
         for dtype in [Dtype::Float32, Dtype::Float16, Dtype::Bfloat16] {
-            let run = Request {
-                device: device.clone(),
-                ..request("RTX 3060", NANOGPT, TrainConfig { dtype, ..batch(12, 1) })
-            };
+            let mut run = request("RTX 3060", NANOGPT, TrainConfig { dtype, ..batch(12, 1) });
+            run.machine.device = device.clone();
             let seconds = seconds(&run);
             assert!((0.01..60.0).contains(&seconds), "{}: {seconds}", device.name);
         }
     }
     let known = request("RTX 3060", NANOGPT, batch(12, 1));
-    let custom = Request { device: Device::custom(12 << 30, ComputeCapability::new(8, 6)), ..known.clone() };
+    let mut custom = known.clone();
+    custom.machine.device = Device::custom(12 << 30, ComputeCapability::new(8, 6));
     assert_eq!(step_seconds(&custom), None);
     assert_eq!(step_time_ratio(&known, &custom), None);
     assert_eq!(step_time_ratio(&custom, &known), None);

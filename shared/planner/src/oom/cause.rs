@@ -73,7 +73,9 @@ fn fragmentation(explanation: &Explanation, options: &Options, requested: u64, t
 
 /// Returns whether a run that fails would fit with expandable segments.
 fn fits_expandable(plan: &Plan) -> bool {
-    !plan.fits && outlook(&Request { segments: SegmentKind::Expandable, ..plan.request.clone() }).fits
+    let mut expandable = plan.request.clone();
+    expandable.machine.segments = SegmentKind::Expandable;
+    !plan.fits && outlook(&expandable).fits
 }
 
 /// Returns the opening sentence about another process.

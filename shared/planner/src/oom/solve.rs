@@ -77,7 +77,7 @@ impl Search {
         let usual_dtype = base.train.dtype;
         let reaches = |first| message.era.and_then(|era| era.last).is_none_or(|last| last >= first);
         let can_compile = reaches(TorchVersion::new(2, 0));
-        let capacity = base.capacity_bytes();
+        let capacity = base.machine.capacity_bytes();
         let error =
             [message.free, message.reserved].into_iter().flatten().map(|size| size.resolution_bytes).sum::<u64>() / 2;
         Some(Self {
@@ -222,7 +222,7 @@ impl Search {
             let Some(request) = resolve(&[source_of(&keys)], &found.options).request else { return false };
             let Ok(program) = request.program() else { return false };
             self.capacities.iter().any(|capacity| {
-                let failure = simulate(&program, request.segments, *capacity).failure;
+                let failure = simulate(&program, request.machine.segments, *capacity).failure;
                 matches!(failure.and_then(|failure| self.agreement(&failure)),
                     Some(Agreement::Printed { exact, .. }) if exact || !found.is_exact())
             })
@@ -250,7 +250,7 @@ impl Search {
         let is_large = self.message.requested.is_some_and(|size| size.bytes >= LARGE_REQUEST_BYTES);
         for capacity in self.capacities {
             self.n_simulated += 1;
-            let failure = simulate(&program, request.segments, capacity).failure;
+            let failure = simulate(&program, request.machine.segments, capacity).failure;
             let Some((failure, agreement)) = failure.and_then(|failure| Some((failure, self.agreement(&failure)?)))
             else {
                 match is_large {

@@ -91,15 +91,15 @@ impl Basis {
             || !train.optimizer.spec().is_recorded
             || train.cross_entropy != CrossEntropy::Whole
             || (train.compile && train.activation_checkpointing)
-            || !request.device.compute_capability.architecture().is_recorded;
+            || !request.machine.device.compute_capability.architecture().is_recorded;
         let kind = match (follows_code, train.compile) {
             (true, _) => RunKind::FollowsCode,
             (false, true) => RunKind::Compiled,
             (false, false) => RunKind::Eager,
         };
-        let others = request.other_processes_bytes;
+        let others = request.machine.other_processes_bytes;
         let nccl = if train.world_size > 1 { NCCL_BYTES_MAX } else { 0 };
-        Self::new(kind, outcome, &request.context, [others, others.saturating_add(nccl)])
+        Self::new(kind, outcome, &request.machine.context, [others, others.saturating_add(nccl)])
     }
 }
 

@@ -37,7 +37,7 @@ pub struct BuiltinMemory {
 /// # Errors
 /// The reason why the built-in trainer cannot train the run at all.
 pub fn builtin(request: &Request) -> Result<BuiltinMemory, Text> {
-    let (gpt, train, device) = (&request.gpt, &request.train, &request.device);
+    let (gpt, train, device) = (&request.gpt, &request.train, &request.machine.device);
     // GPUs with bfloat16 also have the other instructions that the kernels use.
     if !device.supports_bfloat16() {
         return Err(text::builtin_old_card(&*device.name, device.compute_capability.to_string()));
@@ -57,8 +57,8 @@ pub fn builtin(request: &Request) -> Result<BuiltinMemory, Text> {
     if norm_kernel(gpt.n_embd()).is_none() {
         return Err(text::builtin_width("n_embd", gpt.n_embd(), NORM_COLUMNS_MAX));
     }
-    let outside_bytes = request.outside_bytes();
-    let free_bytes = request.capacity_bytes().saturating_sub(RESERVE_BYTES);
+    let outside_bytes = request.machine.outside_bytes();
+    let free_bytes = request.machine.capacity_bytes().saturating_sub(RESERVE_BYTES);
     let ArenaSize { bytes, recompute } = size(gpt, train.batch_size, free_bytes).map_err(|error| error.text())?;
     let device_used_bytes = outside_bytes.saturating_add(bytes);
     Ok(BuiltinMemory {

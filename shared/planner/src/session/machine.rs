@@ -5,7 +5,10 @@ use thiserror::Error;
 use super::{ASSUMED_CAPABILITY, Options, VRAM_BYTES_MIN};
 use crate::{
     hardware::{self, Device, context},
-    memory::{allocator::SegmentKind, message::ParseTorchVersionError},
+    memory::{
+        allocator::SegmentKind,
+        message::{ParseTorchVersionError, TorchVersion},
+    },
     request::Machine,
 };
 use headroom_text::{self as text, Text};
@@ -35,14 +38,16 @@ pub(super) fn device_of(options: &Options) -> Result<Device, Text> {
     }
 }
 
-/// The CUDA context of a process on the GPU, in the size that the options give, or else estimated.
-pub(super) fn context_of(options: &Options, device: &Device) -> context::Estimate {
-    options.context_bytes.map_or_else(|| device.context(context::ModuleLoading::Lazy), context::Estimate::given)
-}
-
-/// Kind of segments of the options.
-pub(super) const fn segments_of(options: &Options) -> SegmentKind {
-    if options.expandable_segments { SegmentKind::Expandable } else { SegmentKind::Native }
+/// The machine of the options with this GPU and this version of PyTorch.
+pub(super) fn machine_of(options: &Options, device: Device, torch: TorchVersion) -> Machine {
+    let estimated = || device.context(context::ModuleLoading::Lazy);
+    Machine {
+        segments: if options.expandable_segments { SegmentKind::Expandable } else { SegmentKind::Native },
+        other_processes_bytes: options.other_processes_bytes,
+        context: options.context_bytes.map_or_else(estimated, context::Estimate::given),
+        torch,
+        device,
+    }
 }
 
 impl Options {
@@ -59,12 +64,6 @@ impl Options {
             .torch
             .parse()
             .map_err(|error| MachineError { option: "torch", message: ParseTorchVersionError::text(&error) })?;
-        Ok(Machine {
-            segments: segments_of(self),
-            other_processes_bytes: self.other_processes_bytes,
-            context: context_of(self, &device),
-            torch,
-            device,
-        })
+        Ok(machine_of(self, device, torch))
     }
 }

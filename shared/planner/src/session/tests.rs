@@ -154,7 +154,7 @@ fn memory_alone_assumes_a_generation_with_notice() {
     let said = found(&[], &memory(6 << 30));
     assert_eq!(said, ["Note vram: compute capability 8.9 is assumed, as of GeForce 40; a GPU's name says more"]);
     assert_eq!(
-        resolve(&[], &memory(512 << 20)).request.map(|request| request.device.name),
+        resolve(&[], &memory(512 << 20)).request.map(|request| request.machine.device.name),
         Some("512 MiB GPU (8.9)".into())
     );
     assert!(resolve(&[], &memory(0)).request.is_none());

@@ -18,7 +18,7 @@ fn every_gpu_has_a_row_with_its_own_plan() {
     for row in rows.iter().step_by(7) {
         let options = Options::default().with_device(row.device);
         let request = resolve_settings(settings("batch_size = 12\n"), &options).request.expect("a run");
-        assert_eq!(request.device.name, row.device.name);
+        assert_eq!(request.machine.device.name, row.device.name);
         let plan = plan(request).expect("a plan");
         let summary = row.summary.expect("a plan");
         assert_eq!((summary.fit, summary.headroom_bytes), (plan.fit(), plan.headroom_bytes), "{}", row.device.name);

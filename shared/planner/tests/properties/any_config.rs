@@ -6,7 +6,7 @@ use headroom_planner::{
     gpt::{GptConfig, GptShape, MAX_DIMENSION, MAX_N_LAYER},
     hardware::{ComputeCapability, Device, context::Estimate},
     memory::{allocator::SegmentKind, message::TorchVersion, simulate::EventIndex},
-    plan::{Request, plan},
+    plan::{Machine, Request, plan},
     session::RunConfig,
     train_config::{MAX_COUNT, TrainConfig},
 };
@@ -92,11 +92,7 @@ fn exercise(shape: GptShape, train: TrainConfig, device: Device, other_processes
     let request = Request {
         gpt,
         train,
-        device,
-        segments,
-        other_processes_bytes,
-        context,
-        torch: TorchVersion::RECORDED,
+        machine: Machine { device, segments, other_processes_bytes, context, torch: TorchVersion::RECORDED },
         given_vocab_size: None,
     };
     let Ok(plan) = plan(request) else { return };
@@ -173,11 +169,13 @@ fn the_largest_model_is_refused_and_not_counted_wrongly() {
     let request = Request {
         gpt,
         train: TrainConfig::default(),
-        device,
-        segments: SegmentKind::Native,
-        other_processes_bytes: 0,
-        context: Estimate::given(0),
-        torch: TorchVersion::RECORDED,
+        machine: Machine {
+            device,
+            segments: SegmentKind::Native,
+            other_processes_bytes: 0,
+            context: Estimate::given(0),
+            torch: TorchVersion::RECORDED,
+        },
         given_vocab_size: None,
     };
     assert!(plan(request).is_err());

@@ -5,7 +5,7 @@ use headroom_planner::{
     gpt::{GptConfig, GptShape, MAX_DIMENSION, MAX_N_LAYER},
     hardware::{Device, context::Estimate, devices},
     memory::{allocator::SegmentKind, message::TorchVersion},
-    plan::Request,
+    plan::{Machine, Request},
     train_config::{CrossEntropy, MAX_COUNT, TrainConfig},
 };
 use proptest::{prelude::*, sample::select};
@@ -19,11 +19,13 @@ fn request(gpt: GptConfig, train: &TrainConfig, device: &Device) -> Request {
     Request {
         gpt,
         train: train.clone(),
-        device: device.clone(),
-        segments: SegmentKind::Native,
-        other_processes_bytes: 0,
-        context: Estimate::given(0),
-        torch: TorchVersion::RECORDED,
+        machine: Machine {
+            device: device.clone(),
+            segments: SegmentKind::Native,
+            other_processes_bytes: 0,
+            context: Estimate::given(0),
+            torch: TorchVersion::RECORDED,
+        },
         given_vocab_size: None,
     }
 }

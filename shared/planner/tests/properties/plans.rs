@@ -5,7 +5,7 @@ use headroom_planner::{
     gpt::GptShape,
     hardware::{ComputeCapability, Device, context::Estimate},
     memory::{allocator::SegmentKind, message::TorchVersion, program::Phase},
-    plan::{Plan, Request, plan},
+    plan::{Machine, Plan, Request, plan},
     train_config::{CrossEntropy, TrainConfig},
 };
 use headroom_text::units::{GIB, MIB};
@@ -20,11 +20,13 @@ fn plan_of(shape: GptShape, train: &TrainConfig, gpu: ComputeCapability, segment
     plan(Request {
         gpt: gpt(shape),
         train: train.clone(),
-        device: Device::custom(LARGE_GPU_BYTES, gpu),
-        segments,
-        other_processes_bytes: GIB,
-        context: Estimate::given(225 * MIB),
-        torch: TorchVersion::RECORDED,
+        machine: Machine {
+            device: Device::custom(LARGE_GPU_BYTES, gpu),
+            segments,
+            other_processes_bytes: GIB,
+            context: Estimate::given(225 * MIB),
+            torch: TorchVersion::RECORDED,
+        },
         given_vocab_size: None,
     })
     .expect("the strategy makes small models")

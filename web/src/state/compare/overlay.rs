@@ -78,7 +78,7 @@ impl Overlay {
         }
         let n_columns = segments.last().map_or(0, |segment| segment.columns.end);
         let used = planned.iter().map(|planned| planned.plan.peak.device_used_bytes).max().unwrap_or(0);
-        let totals = planned.map(|planned| planned.plan.request.device.total_bytes);
+        let totals = planned.map(|planned| planned.plan.request.machine.device.total_bytes);
         let is_drawn = |total: u64| total as f64 <= used as f64 * LIMIT_SHARE_MAX;
         let most = totals.into_iter().filter(|total| is_drawn(*total)).fold(used, u64::max);
         let top = (most as f64 * HEADROOM_SHARE).max(1.0);
@@ -182,7 +182,7 @@ fn repeat(segments: &mut [Segment], run: usize, n_steps: u64) {
 const DRAWN_STEPS: u64 = 3;
 
 fn outside_bytes(plan: &Plan) -> u64 {
-    plan.request.other_processes_bytes.saturating_add(plan.request.context.bytes)
+    plan.request.machine.other_processes_bytes.saturating_add(plan.request.machine.context.bytes)
 }
 
 /// Aligns the phases of two runs: the longest sequence that both have, with the rest of each in between. A part is as

@@ -41,8 +41,8 @@ pub fn categories(plans: [&Plan; 2]) -> Vec<MemoryRow> {
     let tensors = tensors.map(|(index, category)| row(category.text(), peaks.map(|peak| peak.by_category[index])));
     let outside = [
         row(text::COMPARE_UNUSED, peaks.map(|peak| peak.max_reserved_bytes.saturating_sub(peak.live_bytes))),
-        row(text::CONTEXT_BAND, requests.map(|request| request.context.bytes)),
-        row(text::OTHERS_BAND, requests.map(|request| request.other_processes_bytes)),
+        row(text::CONTEXT_BAND, requests.map(|request| request.machine.context.bytes)),
+        row(text::OTHERS_BAND, requests.map(|request| request.machine.other_processes_bytes)),
     ];
     let mut rows: Vec<MemoryRow> = tensors.chain(outside).filter(|row| row.bytes != [Some(0); 2]).collect();
     rows.sort_by_key(|row| std::cmp::Reverse(row.difference().map_or(0, i64::unsigned_abs)));

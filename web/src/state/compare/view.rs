@@ -73,11 +73,11 @@ impl RunTile {
         Self {
             outcome: summary.fit.name(),
             verdict: Verdict::of_answer(run.answer).map(|verdict| verdict.headline).unwrap_or_default(),
-            gpu: plan.request.device.name.to_string(),
+            gpu: plan.request.machine.device.name.to_string(),
             figures: Some(PlanFigures {
                 used_bytes: plan.peak.device_used_bytes,
                 headroom_bytes: plan.headroom_bytes,
-                gpu_bytes: plan.request.device.total_bytes,
+                gpu_bytes: plan.request.machine.device.total_bytes,
                 iteration: summary.iteration_seconds.map(time),
                 per_token: summary.seconds_per_token.map(time),
             }),

@@ -133,7 +133,8 @@ fn a_run_that_reserves_another_amount_is_near_and_not_exact() {
     // the printed 73.00 MiB.
     let request = resolve(&[source_of(&solutions[0].keys)], &solutions[0].options).request.expect("a run");
     let program = request.program().expect("a program");
-    let failure = simulate(&program, request.segments, request.capacity_bytes()).failure.expect("it fails");
+    let failure =
+        simulate(&program, request.machine.segments, request.machine.capacity_bytes()).failure.expect("it fails");
     let printed = read(text).first.and_then(|message| message.unallocated).expect("a figure");
     let unit = 2 << 20;
     let simulated = unit - failure.allocated_bytes % unit;

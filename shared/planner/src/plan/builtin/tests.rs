@@ -19,15 +19,15 @@ fn request(settings: &str, options: &Options) -> Request {
 #[test]
 fn the_headline_fits_where_pytorch_fails() {
     let request = request("batch_size = 64\ngradient_accumulation_steps = 1\n", &Options::default());
-    assert_eq!(&*request.device.name, "GeForce RTX 4070");
+    assert_eq!(&*request.machine.device.name, "GeForce RTX 4070");
     let planned = plan(request.clone()).expect("small");
-    assert!(!planned.fits && planned.peak.max_allocated_bytes > 3 * request.device.total_bytes);
+    assert!(!planned.fits && planned.peak.max_allocated_bytes > 3 * request.machine.device.total_bytes);
     let found = builtin(&request).expect("it can");
     assert!(found.fits && found.headroom_bytes >= 0);
-    assert!(found.device_used_bytes + RESERVE_BYTES <= request.device.total_bytes);
+    assert!(found.device_used_bytes + RESERVE_BYTES <= request.machine.device.total_bytes);
     let arena = CudaTraining::new(&request.gpt, 64, found.recompute.clone()).expect("small");
     assert_eq!(arena.bytes, found.allocated_bytes);
-    let said = found.text(request.device.total_bytes).to_string();
+    let said = found.text(request.machine.device.total_bytes).to_string();
     assert!(
         said.starts_with("Headroom's own trainer fits this run: 11.") && said.contains("attention recomputed in"),
         "{said}"

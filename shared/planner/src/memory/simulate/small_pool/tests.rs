@@ -11,7 +11,7 @@ use crate::{
         program::{Batch, Phase, Program, ProgramBuilder, ScheduleEntry},
         simulate::{End, Replay, Rounds},
     },
-    plan::Request,
+    plan::{Machine, Request},
     train_config::TrainConfig,
 };
 
@@ -22,11 +22,13 @@ fn gpt2(n_layer: u64, batch_size: u64, block_size: u64, compile: bool) -> Progra
     let request = Request {
         gpt: GptConfig::new(shape).expect("GPT-2's shape"),
         train,
-        device: Device::custom(u64::MAX, ComputeCapability::new(8, 9)),
-        segments: SegmentKind::Expandable,
-        other_processes_bytes: 0,
-        context: Estimate::given(0),
-        torch: TorchVersion::RECORDED,
+        machine: Machine {
+            device: Device::custom(u64::MAX, ComputeCapability::new(8, 9)),
+            segments: SegmentKind::Expandable,
+            other_processes_bytes: 0,
+            context: Estimate::given(0),
+            torch: TorchVersion::RECORDED,
+        },
         given_vocab_size: None,
     };
     request.program().expect("no tensor is too large")
