@@ -126,24 +126,16 @@ impl Recording {
         };
         let mut schedule = Vec::new();
         for part in &self.parts {
-            match part.rounds.as_slice() {
-                [first, second, third] if part.times > MAX_ROUNDS => {
-                    schedule.push(ScheduleEntry::once(writer.round(first)?));
-                    match self.replacements(second, third) {
-                        Some(replacements) => {
-                            let round = writer.repeated_round(second, third, &replacements)?;
-                            schedule.push(ScheduleEntry::repeated(round, part.times - 1));
-                        }
-                        None => {
-                            schedule.push(ScheduleEntry::once(writer.round(second)?));
-                            schedule.push(ScheduleEntry::once(writer.round(third)?));
-                        }
-                    }
-                }
-                rounds => {
-                    for round in rounds {
-                        schedule.push(ScheduleEntry::once(writer.round(round)?));
-                    }
+            if let [first, second, third] = part.rounds.as_slice()
+                && part.times > MAX_ROUNDS
+                && let Some(replacements) = self.replacements(second, third)
+            {
+                schedule.push(writer.once(first)?);
+                let round = writer.repeated_round(second, third, &replacements)?;
+                schedule.push(ScheduleEntry::repeated(round, part.times - 1));
+            } else {
+                for round in &part.rounds {
+                    schedule.push(writer.once(round)?);
                 }
             }
         }
@@ -157,9 +149,8 @@ impl Recording {
         &self.events[start..end]
     }
 
-    /// Tensors that a round hands to the next one: the index of the allocation, by the index of the free of the tensor
-    /// that it replaces. `None` if the rounds differ.
-    fn replacements(&self, round: &[Section], next: &[Section]) -> Option<HashMap<usize, usize>> {
+    /// Tensors that a round hands to the next one. `None` if the rounds differ.
+    fn replacements(&self, round: &[Section], next: &[Section]) -> Option<Replacements> {
         let (round, next) = (self.events_of(round), self.events_of(next));
         if round.len() != next.len() {
             return None;
@@ -215,6 +206,19 @@ struct Key {
     dtype: Dtype,
 }
 
+/// Tensors that a round hands to the next one: the index of the allocation, by the index of the free of the tensor that it
+/// replaces.
+type Replacements = HashMap<usize, usize>;
+
+/// A written round.
+struct Written {
+    sections: Vec<(Phase, SectionId)>,
+    /// Slots of the tensors that the round hands over, by the index of their allocation.
+    sources: HashMap<usize, Slot>,
+    /// Slots of the tensors that they replace, by the same index.
+    targets: HashMap<usize, Slot>,
+}
+
 struct Writer<'r> {
     recording: &'r Recording,
     codes: HashMap<Key, u16>,
@@ -261,99 +265,70 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Writes the sections of a round that runs once.
-    fn round(&mut self, round: &[Section]) -> Result<Vec<(Phase, SectionId)>, TensorTooLarge> {
-        let mut written = Vec::new();
-        for section in round {
-            for event in &self.recording.events[section.events.clone()] {
-                match event {
-                    Event::Alloc { block, bytes, label } => self.alloc(*block, *bytes, label)?,
-                    Event::Free { block } => {
-                        let slot = self.slots.remove(block);
-                        self.w.free_some(slot);
-                    }
-                }
-            }
-            let id = self.w.section(batch(section.phase));
-            if section.empties_cache {
-                self.w.empty_cache_before(id);
-            }
-            written.push((section.phase, id));
-        }
-        Ok(written)
-    }
-
-    /// Writes the sections of a round that repeats. Afterwards, blocks are those of the next round.
-    fn repeated_round(
-        &mut self,
-        round: &[Section],
-        next: &[Section],
-        replacements: &HashMap<usize, usize>,
-    ) -> Result<Vec<(Phase, SectionId)>, TensorTooLarge> {
+    /// Writes the sections of a round. `replacements` are those of a round that repeats; at its end, each tensor that is
+    /// handed over moves to the slot of the one that it replaces.
+    fn round(&mut self, round: &[Section], replacements: &Replacements) -> Result<Written, TensorTooLarge> {
         let start = round.first().map_or(0, |section| section.events.start);
         let handed: HashSet<usize> = replacements.values().copied().collect();
-        // Slots of the tensors that are handed to the next round, by the index of their allocation.
-        let mut slot_of = HashMap::new();
-        // Slots of those that the earlier round handed over, by the index of their free.
-        let mut received = HashMap::new();
-        let mut written = Vec::new();
-        for section in round {
+        let (mut sections, mut sources, mut targets) = (Vec::new(), HashMap::new(), HashMap::new());
+        for (at, section) in round.iter().enumerate() {
             for (index, event) in section.events.clone().zip(&self.recording.events[section.events.clone()]) {
                 let index = index - start;
                 match event {
                     Event::Alloc { block, bytes, label } => {
                         self.alloc(*block, *bytes, label)?;
                         if handed.contains(&index) {
-                            slot_of.extend(self.slots.get(block).map(|slot| (index, *slot)));
+                            sources.extend(self.slots.get(block).map(|slot| (index, *slot)));
                         }
                     }
                     Event::Free { block } => {
                         let Some(slot) = self.slots.remove(block) else { continue };
-                        if replacements.contains_key(&index) {
-                            // Its replacement moves here at the end of the round.
-                            self.w.free_kept(slot);
-                            received.insert(index, slot);
-                        } else {
-                            self.w.free(slot);
+                        match replacements.get(&index) {
+                            Some(replacement) => {
+                                self.w.free_kept(slot);
+                                targets.insert(*replacement, slot);
+                            }
+                            None => self.w.free(slot),
                         }
                     }
                 }
             }
-            let is_last = section.events.end == round.last().map_or(0, |section| section.events.end);
-            let renames = received.iter().filter_map(|(free, to)| Some((*slot_of.get(replacements.get(free)?)?, *to)));
-            let mut renames: Vec<_> = if is_last { renames.collect() } else { Vec::new() };
-            renames.sort_by_key(|(_, to)| to.index());
-            written.push((section.phase, self.w.section_renaming(batch(section.phase), renames)));
+            let mut renames = Vec::new();
+            if at + 1 == round.len() {
+                renames.extend(targets.iter().filter_map(|(index, to)| Some((*sources.get(index)?, *to))));
+                renames.sort_by_key(|(_, to)| to.index());
+            }
+            let id = self.w.section_renaming(batch(section.phase), renames);
+            if section.empties_cache {
+                self.w.empty_cache_before(id);
+            }
+            sections.push((section.phase, id));
         }
-        self.move_to_next(next, replacements, &slot_of, &received);
-        Ok(written)
+        Ok(Written { sections, sources, targets })
     }
 
-    /// Assigns the slots of the tensors that the round handed over to those of the next round, which did not run as
-    /// sections of the program.
-    fn move_to_next(
+    /// Writes a round that runs once.
+    fn once(&mut self, round: &[Section]) -> Result<ScheduleEntry, TensorTooLarge> {
+        Ok(ScheduleEntry::once(self.round(round, &Replacements::new())?.sections))
+    }
+
+    /// Writes the sections of a round that repeats. Afterwards, blocks are those of the next round, which is not
+    /// written.
+    fn repeated_round(
         &mut self,
+        round: &[Section],
         next: &[Section],
-        replacements: &HashMap<usize, usize>,
-        slot_of: &HashMap<usize, Slot>,
-        received: &HashMap<usize, Slot>,
-    ) {
-        let target: HashMap<usize, Slot> =
-            replacements.iter().filter_map(|(free, allocated)| Some((*allocated, *received.get(free)?))).collect();
-        for slot in slot_of.values() {
-            self.w.release(*slot);
-        }
-        self.slots.retain(|_, slot| !slot_of.values().any(|handed| handed == slot));
+        replacements: &Replacements,
+    ) -> Result<Vec<(Phase, SectionId)>, TensorTooLarge> {
+        let Written { sections, sources, targets } = self.round(round, replacements)?;
+        self.slots.retain(|_, slot| !sources.values().any(|handed| handed == slot));
+        sources.into_values().for_each(|slot| self.w.release(slot));
         for (index, event) in self.recording.events_of(next).iter().enumerate() {
-            match event {
-                Event::Alloc { block, .. } => {
-                    if let Some(slot) = target.get(&index) {
-                        self.slots.insert(*block, *slot);
-                    }
-                }
-                Event::Free { .. } => {}
+            if let (Event::Alloc { block, .. }, Some(slot)) = (event, targets.get(&index)) {
+                self.slots.insert(*block, *slot);
             }
         }
+        Ok(sections)
     }
 }
 

@@ -71,8 +71,11 @@ fn looped(times: u64, round: impl Fn(&Torch, &mut [Option<Tensor>; 2])) -> (Prog
             Some(script) => {
                 script.section(Phase::Init);
                 script.repeat(times, |script| {
+                    script.empty_cache();
                     round(torch, &mut held);
                     script.section(Phase::SteadyForward);
+                    // A section without events.
+                    script.section(Phase::SteadyBackward);
                 });
             }
             None => (0..times).for_each(|_| round(torch, &mut held)),
@@ -96,6 +99,9 @@ fn a_program_has_the_events_of_every_round() {
         assert_eq!(expanded(&program), events, "{times} rounds");
         let repeats = program.schedule.iter().any(|entry| entry.times > 1);
         assert_eq!(repeats, times > MAX_ROUNDS, "{times} rounds");
+        let in_loop = program.schedule.iter().flat_map(|entry| &entry.sections);
+        let mut forward = in_loop.filter(|(phase, _)| *phase == Phase::SteadyForward);
+        assert!(forward.all(|(_, id)| program.sections[id.index()].empties_cache), "{times} rounds");
     }
 }
 
