@@ -192,10 +192,15 @@ impl Torch {
     #[must_use]
     pub fn parameter(&self, name: &'static str, sizes: &[u64], dtype: Dtype) -> Tensor {
         let mut tensor = self.buffer(name, sizes, dtype);
-        let leaves = &mut self.state.borrow_mut().leaves;
-        tensor.edge = Some(Edge::Leaf(u32::try_from(leaves.len()).unwrap_or(u32::MAX)));
-        leaves.push(Leaf { name, scope: self.modules.current(), gradient: None });
+        tensor.edge = Some(Edge::Leaf(self.add_leaf(name)));
         tensor
+    }
+
+    /// Adds a leaf of the graph in the current module. Returns its number.
+    fn add_leaf(&self, name: &'static str) -> u32 {
+        let leaves = &mut self.state.borrow_mut().leaves;
+        leaves.push(Leaf { name, scope: self.modules.current(), gradient: None });
+        u32::try_from(leaves.len() - 1).unwrap_or(u32::MAX)
     }
 
     /// A copy of a parameter in another dtype, with which `module.to(dtype)` replaces the parameter.
@@ -257,7 +262,7 @@ impl Torch {
     }
 
     /// Allocates the cuBLAS workspace of the current thread at its first product.
-    fn cublas_workspace(&self) {
+    pub fn cublas_workspace(&self) {
         let at = usize::from(self.state.borrow().in_backward);
         if self.state.borrow().workspaces[at].is_none() {
             let bytes = self.gpu.compute_capability.architecture().cublas_workspace_bytes;

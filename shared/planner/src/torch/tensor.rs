@@ -50,6 +50,12 @@ impl Tensor {
         self.dtype
     }
 
+    /// Whether the tensor requires a gradient.
+    #[must_use]
+    pub fn requires_grad(&self) -> bool {
+        self.edge.is_some()
+    }
+
     /// Whether no other tensor shares the storage. A view shares it with its base.
     pub(super) fn is_unique(&self) -> bool {
         !self.is_view && self.storage.is_unique()
@@ -71,7 +77,8 @@ impl Tensor {
     }
 
     /// The same tensor outside of autograd's graph.
-    pub(super) fn detached(&self) -> Self {
+    #[must_use]
+    pub fn detached(&self) -> Self {
         self.with_layout(self.layout)
     }
 }

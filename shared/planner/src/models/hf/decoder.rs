@@ -159,10 +159,10 @@ impl Layer {
         .concat()
     }
 
-    fn freeze_norms(&mut self, torch: &Torch) {
+    fn freeze_norms(&mut self) {
         let of_heads = self.self_attn.norms.iter_mut().flatten();
         let norms = [&mut self.input_layernorm, &mut self.post_attention_layernorm].into_iter().chain(of_heads);
-        norms.for_each(|norm| norm.freeze(torch));
+        norms.for_each(RmsNorm::freeze);
     }
 }
 
@@ -225,13 +225,13 @@ impl CausalLm {
 
     /// `get_peft_model(model, LoraConfig(...))`: freezes the model and adds adapters.
     pub fn adapt(&mut self, torch: &Torch, lora: &Lora) {
-        self.embed_tokens = torch.detach(&self.embed_tokens);
-        self.norm.freeze(torch);
-        self.lm_head.freeze(torch);
+        self.embed_tokens = self.embed_tokens.detached();
+        self.norm.freeze();
+        self.lm_head.freeze();
         let mut layers: Vec<_> = self.layers.iter_mut().filter_map(Rc::get_mut).collect();
         for layer in &mut layers {
             let _scope = torch.enter_block("model.layers", layer.index);
-            layer.freeze_norms(torch);
+            layer.freeze_norms();
             layer.linears().for_each(|linear| linear.adapt(torch, lora));
         }
         for layer in &mut layers {

@@ -55,14 +55,14 @@ impl Linear {
         Self { name, weight: weight.clone(), bias: None, adapter: None }
     }
 
-    pub fn freeze(&mut self, torch: &Torch) {
-        self.weight = torch.detach(&self.weight);
-        self.bias = self.bias.take().map(|bias| torch.detach(&bias));
+    pub fn freeze(&mut self) {
+        self.weight = self.weight.detached();
+        self.bias = self.bias.take().map(|bias| bias.detached());
     }
 
     /// `update_layer`: adds an adapter in the dtype of the weight, if the layer is a target.
     pub fn adapt(&mut self, torch: &Torch, lora: &Lora) {
-        self.freeze(torch);
+        self.freeze();
         let name = self.name.rsplit('.').next().unwrap_or(self.name);
         if lora.targets.as_ref().is_some_and(|targets| !targets.iter().any(|target| target == name)) {
             return;
@@ -120,8 +120,8 @@ impl RmsNorm {
         Self { name, weight: torch.parameter("weight", &[channels], dtype) }
     }
 
-    pub fn freeze(&mut self, torch: &Torch) {
-        self.weight = torch.detach(&self.weight);
+    pub fn freeze(&mut self) {
+        self.weight = self.weight.detached();
     }
 
     pub fn forward(&self, torch: &Torch, hidden_states: &Tensor) -> Tensor {
@@ -185,7 +185,7 @@ impl RotaryEmbedding {
         let table = || torch.empty("rotary embedding", &[1, t, self.head_dim], Dtype::Float32);
         let positions = torch.empty("positions in float32", &[1, 1, t], Dtype::Float32);
         let freqs = torch.empty("rotary angles", &[1, half, t], Dtype::Float32);
-        torch.use_cublas();
+        torch.cublas_workspace();
         let emb = table();
         let scaled = || {
             let _function = table();

@@ -82,7 +82,7 @@ impl Trainer<'_> {
         self.model.free_input_gradient(self.torch);
         drop(ones);
         drop(scaled);
-        self.torch.detach(&loss)
+        loss.detached()
     }
 
     /// `evaluation_loop`, which keeps the losses only.

@@ -7,7 +7,7 @@ use std::{fmt, rc::Rc};
 use super::Op;
 use crate::{
     dtype::Dtype,
-    torch::{Function, Leaf, Tensor, Torch, tensor::Edge},
+    torch::{Function, Tensor, Torch, tensor::Edge},
 };
 
 /// A checkpointed call.
@@ -20,14 +20,6 @@ pub struct Call {
 impl fmt::Debug for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Call").field("autocast", &self.autocast).finish_non_exhaustive()
-    }
-}
-
-impl Tensor {
-    /// Whether the tensor requires a gradient.
-    #[must_use]
-    pub fn requires_grad(&self) -> bool {
-        self.edge.is_some()
     }
 }
 
@@ -65,10 +57,9 @@ impl Torch {
 
     /// `x.requires_grad_(True)` of a tensor without a graph. Returns the number of its gradient.
     pub fn require_grad(&self, x: &mut Tensor) -> usize {
-        let leaves = &mut self.state.borrow_mut().leaves;
-        x.edge = Some(Edge::Leaf(u32::try_from(leaves.len()).unwrap_or(u32::MAX)));
-        leaves.push(Leaf { name: "input", scope: self.modules.current(), gradient: None });
-        leaves.len() - 1
+        let leaf = self.add_leaf("input");
+        x.edge = Some(Edge::Leaf(leaf));
+        leaf as usize
     }
 
     /// Removes the last tensor that requires a gradient, and returns the gradient.
@@ -77,10 +68,5 @@ impl Torch {
         let result = leaves.get_mut(leaf).and_then(|leaf| leaf.gradient.take());
         leaves.truncate(leaf);
         result
-    }
-
-    /// A product that is not part of a graph: its thread needs a cuBLAS workspace.
-    pub fn use_cublas(&self) {
-        self.cublas_workspace();
     }
 }

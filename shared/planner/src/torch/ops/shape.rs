@@ -25,12 +25,6 @@ impl Torch {
         out
     }
 
-    /// `x.detach()`.
-    #[must_use]
-    pub fn detach(&self, x: &Tensor) -> Tensor {
-        x.detached()
-    }
-
     /// `x.contiguous()`.
     #[must_use]
     pub fn contiguous(&self, x: &Tensor) -> Tensor {
