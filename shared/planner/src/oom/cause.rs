@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     memory::allocator::SegmentKind,
-    plan::{Plan, Request, outlook},
+    plan::{Plan, outlook},
     session::Options,
 };
 use headroom_text::{self as text, Separator, Text};
