@@ -141,3 +141,12 @@ impl Adviser<'_> {
         })
     }
 }
+
+/// The largest fitting number in `fitting..beyond`, by bisection; `beyond` does not fit.
+pub(crate) fn largest(mut fitting: u64, mut beyond: u64, fits: impl Fn(u64) -> bool) -> u64 {
+    while fitting + 1 < beyond {
+        let middle = fitting.midpoint(beyond);
+        if fits(middle) { fitting = middle } else { beyond = middle }
+    }
+    fitting
+}

@@ -9,8 +9,9 @@ use serde_json::{Map, Value};
 use arguments::ArgumentError;
 
 use crate::{
+    advice::largest,
     gpt::tensors::TensorTooLarge,
-    memory::{allocator::SegmentKind, context::GpuProperties, program::Program},
+    memory::{allocator::SegmentKind, context::GpuProperties, program::Program, simulate::simulate},
     plan::{
         Machine, Plan, PlanError, RunOnMachine,
         basis::{Basis, RunKind},
@@ -62,9 +63,11 @@ impl Run {
     #[must_use]
     pub fn without_effect(&self) -> Vec<&'static str> {
         match self {
-            Self::Nanochat(run) => run.without_effect().collect(),
-            Self::Hf(run) => run.without_effect().collect(),
+            Self::Nanochat(run) => run.values(),
+            Self::Hf(run) => run.values(),
         }
+        .without_effect()
+        .collect()
     }
 
     /// Remarks on the figures: what they include and what they do not.
@@ -174,28 +177,18 @@ pub fn plan(request: TrainerRequest) -> Result<Plan<TrainerRequest>, PlanError> 
 /// The largest value of a knob with which the run fits, if nothing else changes. `None` if not even the smallest does.
 #[must_use]
 pub fn largest_that_fits(request: &TrainerRequest, knob: Knob) -> Option<u64> {
+    let TrainerRequest { run, machine } = request;
     let fits = |n: u64| {
-        let run = request.run.with(knob.key, n * knob.step);
-        let plan = plan(TrainerRequest { run, machine: request.machine.clone() });
-        plan.is_ok_and(|plan| plan.fits)
+        let program = run.with(knob.key, n * knob.step).program(machine.gpu());
+        program.is_ok_and(|program| simulate(&program, machine.segments, machine.capacity_bytes()).failure.is_none())
     };
     let max = knob.max / knob.step.max(1);
     if !fits(1) {
         return None;
     }
-    // `low` fits, and `high` does not.
-    let (mut low, mut high) = (1, 2);
-    while high <= max && fits(high) {
-        (low, high) = (high, high.saturating_mul(2));
+    let (mut fitting, mut beyond) = (1, 2);
+    while beyond <= max && fits(beyond) {
+        (fitting, beyond) = (beyond, beyond.saturating_mul(2));
     }
-    high = high.min(max + 1);
-    while low + 1 < high {
-        let middle = low + (high - low) / 2;
-        if fits(middle) {
-            low = middle;
-        } else {
-            high = middle;
-        }
-    }
-    Some(low * knob.step)
+    Some(largest(fitting, beyond.min(max + 1), fits) * knob.step)
 }

@@ -1,4 +1,4 @@
-//! Options that describe the machine of a plan: the GPU, other processes, and the allocator.
+//! Options of every plan: the GPU, other processes, the allocator, and the form of the answer.
 
 use headroom_planner::{
     hardware::{find, search},
@@ -9,16 +9,19 @@ use headroom_text::units::{MIB, parse_size};
 
 use crate::cli::args::{Flag, InvalidValue};
 
-/// Arguments that have a machine.
-pub trait OnMachine {
+/// Arguments of a plan.
+pub trait PlanArguments {
     /// The options to fill.
     fn options(&mut self) -> &mut Options;
+
+    /// Whether to print JSON.
+    fn json(&mut self) -> &mut bool;
 
     /// Records that the GPU was given.
     fn note_gpu(&mut self) {}
 }
 
-impl<T: OnMachine> Flag<T> {
+impl<T: PlanArguments> Flag<T> {
     /// The `--gpu` option.
     pub const GPU: Self = Self {
         name: "gpu",
@@ -64,6 +67,14 @@ impl<T: OnMachine> Flag<T> {
         value: None,
         doc: "Use expandable segments\n(PYTORCH_ALLOC_CONF=expandable_segments:True)",
         set: |request, _| put(&mut request.options().expandable_segments, true),
+    };
+
+    /// The `--json` option.
+    pub const JSON: Self = Self {
+        name: "json",
+        value: None,
+        doc: "Print the plan as JSON, schema 1",
+        set: |request, _| put(request.json(), true),
     };
 
     /// The `--torch` option.

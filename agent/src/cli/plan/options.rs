@@ -11,7 +11,7 @@ use headroom_planner::{
 
 pub use super::machine::bytes;
 use super::{
-    machine::{OnMachine, put},
+    machine::{PlanArguments, put},
     trainer,
 };
 use crate::cli::{
@@ -39,9 +39,13 @@ pub struct Request {
 /// The value of `--gpu` for every known GPU.
 const ALL: &str = "all";
 
-impl OnMachine for Request {
+impl PlanArguments for Request {
     fn options(&mut self) -> &mut Options {
         &mut self.options
+    }
+
+    fn json(&mut self) -> &mut bool {
+        &mut self.json
     }
 
     fn note_gpu(&mut self) {
@@ -178,12 +182,7 @@ pub const FLAGS: &[Flag<Request>] = &[
     },
     Flag::EXPANDABLE_SEGMENTS,
     Flag::TORCH,
-    Flag {
-        name: "json",
-        value: None,
-        doc: "Print the plan as JSON, schema 1",
-        set: |request, _| put(&mut request.json, true),
-    },
+    Flag::JSON,
     Flag {
         name: "link",
         value: None,

@@ -5,14 +5,14 @@ use std::ffi::{OsStr, OsString};
 use headroom_planner::{
     plan::Plan,
     session::Options,
-    trainers::{Knob, Run, TrainerRequest, hf, largest_that_fits, nanochat, plan},
+    trainers::{
+        Knob, Run, TrainerRequest,
+        arguments::{Key, takes},
+        hf, largest_that_fits, nanochat, plan,
+    },
 };
 
-use super::{
-    Error, MAX_SOURCE_BYTES,
-    machine::{OnMachine, put},
-    read_limited, report,
-};
+use super::{Error, MAX_SOURCE_BYTES, machine::PlanArguments, read_limited, report};
 use crate::cli::{
     self, Exit,
     args::{Flag, ParsedArgs, UsageError, Word, parse_with, shown},
@@ -34,9 +34,13 @@ struct Arguments {
     config: Option<OsString>,
 }
 
-impl OnMachine for Arguments {
+impl PlanArguments for Arguments {
     fn options(&mut self) -> &mut Options {
         &mut self.options
+    }
+
+    fn json(&mut self) -> &mut bool {
+        &mut self.json
     }
 }
 
@@ -47,12 +51,7 @@ const FLAGS: &[Flag<Arguments>] = &[
     Flag::CONTEXT_BYTES,
     Flag::EXPANDABLE_SEGMENTS,
     Flag::TORCH,
-    Flag {
-        name: "json",
-        value: None,
-        doc: "Print the plan as JSON, schema 1",
-        set: |arguments, _| put(&mut arguments.json, true),
-    },
+    Flag::JSON,
 ];
 
 /// `headroom plan nanochat`.
@@ -73,7 +72,7 @@ Accepts the options of `python -m scripts.base_train`, such as --depth=12 or --d
     examples: &["headroom plan nanochat --compile=False --depth=12 --device-batch-size=8 --gpu \"RTX 4070\""],
     run: |args| {
         let read = |arguments: &Arguments| Ok(Run::Nanochat(nanochat::Run::read(&arguments.words)?));
-        run(&NANOCHAT, args, nanochat::Run::takes, read)
+        run(&NANOCHAT, args, nanochat::KEYS, read)
     },
     ..Command::EMPTY
 };
@@ -102,7 +101,7 @@ with LoRA, whether it fits, and where it would run out of memory.",
     notes: "A SIZE is 11.69GiB, 800MiB, 12GB or a number of bytes.",
     exits: &[(0, "the run fits"), (1, "the run does not fit")],
     examples: &["headroom plan hf config.json --bf16 --per_device_train_batch_size=2 --lora_r=16 --gpu \"RTX 4070\""],
-    run: |args| run(&HF, args, hf::Run::takes, |arguments| Ok(Run::Hf(hf_run(arguments)?))),
+    run: |args| run(&HF, args, hf::KEYS, |arguments| Ok(Run::Hf(hf_run(arguments)?))),
     ..Command::EMPTY
 };
 
@@ -110,11 +109,11 @@ with LoRA, whether it fits, and where it would run out of memory.",
 fn run(
     command: &'static Command,
     args: Vec<OsString>,
-    takes: fn(&str, &str) -> bool,
+    keys: &'static [Key],
     read: fn(&Arguments) -> Result<Run, Error>,
 ) -> Result<Exit, cli::Error> {
     let mut arguments = Arguments::default();
-    let takes = |name: &str, word: &OsStr| word.to_str().is_some_and(|word| takes(name, word));
+    let takes = |name: &str, word: &OsStr| word.to_str().is_some_and(|word| takes(keys, name, word));
     let take = |arguments: &mut Arguments, word| take_word(command, arguments, word);
     if parse_with(command.name, FLAGS, args, &mut arguments, take, takes)? == ParsedArgs::Help {
         return command.print_help();
@@ -122,9 +121,9 @@ fn run(
     let run = read(&arguments)?;
     let machine = arguments.options.machine().map_err(Error::from)?;
     let request = TrainerRequest::new(run, machine).map_err(Error::from)?;
-    let plan = plan(request.clone()).map_err(Error::from)?;
-    let largest: Vec<_> =
-        request.run().knobs().into_iter().map(|knob| (knob, largest_that_fits(&request, knob))).collect();
+    let plan = plan(request).map_err(Error::from)?;
+    let knobs = plan.request.run().knobs().into_iter();
+    let largest: Vec<_> = knobs.map(|knob| (knob, largest_that_fits(&plan.request, knob))).collect();
     let answer = if arguments.json {
         serde_json::to_string_pretty(&plan.trainer_document(&largest)).map_err(Error::from)? + "\n"
     } else {

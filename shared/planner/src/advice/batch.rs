@@ -6,7 +6,7 @@
 
 use std::cell::RefCell;
 
-use super::{Adviser, Change};
+use super::{Adviser, Change, largest};
 use crate::plan::{PlanOutcome, outlook};
 use headroom_text::{self as text, Text, decimal};
 
@@ -78,12 +78,8 @@ impl Looks<'_> {
     }
 
     /// The largest passing size in `low..high`, by bisection; `low` passes and `high` does not.
-    fn largest(&self, mut low: u64, mut high: u64, passes: impl Fn(PlanOutcome) -> bool) -> u64 {
-        while low + 1 < high {
-            let middle = low.midpoint(high);
-            if passes(self.at(middle)) { low = middle } else { high = middle }
-        }
-        low
+    fn largest(&self, low: u64, high: u64, passes: impl Fn(PlanOutcome) -> bool) -> u64 {
+        largest(low, high, |size| passes(self.at(size)))
     }
 }
 

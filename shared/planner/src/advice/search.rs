@@ -1,6 +1,6 @@
 //! Search for fixes: which changes are tried.
 
-use super::{Adviser, Change, Fix, Kind, RunSwitch, batch::MAX_BATCH_SIZE};
+use super::{Adviser, Change, Fix, Kind, RunSwitch, batch::MAX_BATCH_SIZE, largest};
 use crate::{
     dtype::Dtype,
     memory::allocator::SegmentKind,
@@ -267,13 +267,4 @@ fn joined(moves: &[Move]) -> (Vec<Kind>, Vec<Change>) {
         all.1.extend_from_slice(changes);
     }
     all
-}
-
-/// The largest fitting number in `fitting..beyond`, by bisection; `beyond` does not fit.
-fn largest(mut fitting: u64, mut beyond: u64, fits: impl Fn(u64) -> bool) -> u64 {
-    while fitting + 1 < beyond {
-        let middle = fitting.midpoint(beyond);
-        if fits(middle) { fitting = middle } else { beyond = middle }
-    }
-    fitting
 }

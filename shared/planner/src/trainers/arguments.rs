@@ -107,6 +107,14 @@ pub enum ArgumentError {
     },
 }
 
+impl ArgumentError {
+    /// The error for a key's value that is not as expected.
+    #[must_use]
+    pub fn invalid(key: &'static str, value: &str, expected: impl Into<String>) -> Self {
+        Self::Invalid { key, value: value.chars().take(40).collect(), expected: expected.into() }
+    }
+}
+
 fn meant(near: Option<&str>) -> String {
     near.map_or_else(String::new, |near| format!("\nhint: did you mean --{near}?"))
 }
@@ -153,9 +161,10 @@ impl Values {
         Ok(Self { keys, given })
     }
 
-    /// Keys that were given, with their values, in order.
-    pub fn given(&self) -> impl Iterator<Item = (&'static str, &str)> {
-        self.given.iter().map(|(name, value)| (*name, value.as_str()))
+    /// The error for a run that Headroom does not plan because of a key's value.
+    #[must_use]
+    pub fn unsupported(&self, key: &'static str, cause: impl Into<String>) -> ArgumentError {
+        ArgumentError::Unsupported { key, value: self.text(key).to_owned(), cause: cause.into() }
     }
 
     /// Keys that were given and do not change the memory of a run.
@@ -206,7 +215,8 @@ fn is_value(key: &Key, word: &str) -> bool {
 }
 
 /// Whether a word is the value of the key that precedes it. After a switch, only a truth value is.
-pub(super) fn takes(keys: &'static [Key], name: &str, word: &str) -> bool {
+#[must_use]
+pub fn takes(keys: &'static [Key], name: &str, word: &str) -> bool {
     key_named(keys, name).is_some_and(|key| is_value(key, word))
 }
 
@@ -242,12 +252,5 @@ fn check(key: &'static Key, value: &str) -> Result<(), ArgumentError> {
         Kind::Text => true,
         Kind::Switch => as_bool(value).is_some(),
     };
-    if is_valid {
-        return Ok(());
-    }
-    Err(ArgumentError::Invalid {
-        key: key.name,
-        value: value.chars().take(40).collect(),
-        expected: key.kind.to_string(),
-    })
+    if is_valid { Ok(()) } else { Err(ArgumentError::invalid(key.name, value, key.kind.to_string())) }
 }

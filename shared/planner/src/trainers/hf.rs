@@ -8,7 +8,7 @@ use thiserror::Error;
 
 use super::{
     Knob,
-    arguments::{ArgumentError, Key, Kind, Values, memory, other, takes},
+    arguments::{ArgumentError, Key, Kind, Values, memory, other},
 };
 use crate::{
     dtype::Dtype,
@@ -32,9 +32,11 @@ const OPTIMIZERS: [(&str, Optimizer); 4] = [
     ("adafactor", Optimizer::Adafactor),
 ];
 
+const OPTIMIZER_NAMES: [&str; OPTIMIZERS.len()] = [OPTIMIZERS[0].0, OPTIMIZERS[1].0, OPTIMIZERS[2].0, OPTIMIZERS[3].0];
+
 /// The options: those of `TrainingArguments` that people set, of `LoraConfig` with the prefix `lora_`, and of
 /// `from_pretrained`.
-const KEYS: &[Key] = &[
+pub const KEYS: &[Key] = &[
     memory("per_device_train_batch_size", "8", Kind::Integer(1, 1 << 16)),
     memory("per_device_eval_batch_size", "8", Kind::Integer(1, 1 << 16)),
     memory("gradient_accumulation_steps", "1", Kind::Integer(1, 256)),
@@ -42,7 +44,7 @@ const KEYS: &[Key] = &[
     memory("bf16", "False", Kind::Switch),
     memory("fp16", "False", Kind::Switch),
     memory("dtype", "auto", Kind::Choice(&["auto", "float32", "bfloat16"])),
-    memory("optim", "adamw_torch_fused", Kind::Choice(&["adamw_torch_fused", "adamw_torch", "sgd", "adafactor"])),
+    memory("optim", OPTIMIZER_NAMES[0], Kind::Choice(&OPTIMIZER_NAMES)),
     memory("gradient_checkpointing", "False", Kind::Switch),
     memory("use_reentrant", "False", Kind::Switch),
     memory("attn_implementation", "sdpa", Kind::Choice(&["sdpa", "eager", "flash_attention_2"])),
@@ -130,21 +132,14 @@ impl Run {
         let args = args(model, weights(config, &values)?, &values);
         if args.weights == Dtype::Float32 && args.autocast.is_none() && model.heads != model.key_value_heads {
             let cause = "attention in float32 with fewer heads of keys than of queries is not derived yet; --bf16 is";
-            return Err(unsupported(&values, "bf16", cause).into());
+            return Err(values.unsupported("bf16", cause).into());
         }
         let model_type = config.get("model_type").and_then(Value::as_str).unwrap_or_default().to_owned();
         Ok(Self { args, values, model_type })
     }
 
-    /// Whether a word is the value of the option that precedes it.
-    #[must_use]
-    pub fn takes(name: &str, word: &str) -> bool {
-        takes(KEYS, name, word)
-    }
-
-    /// Options that were given and do not change the memory of the run.
-    pub fn without_effect(&self) -> impl Iterator<Item = &'static str> {
-        self.values.without_effect()
+    pub(super) fn values(&self) -> &Values {
+        &self.values
     }
 
     pub(super) fn config(&self) -> Map<String, Value> {
@@ -209,10 +204,6 @@ impl Run {
     }
 }
 
-fn unsupported(values: &Values, key: &'static str, cause: &str) -> ArgumentError {
-    ArgumentError::Unsupported { key, value: values.text(key).to_owned(), cause: cause.to_owned() }
-}
-
 /// Refuses runs whose events the engine does not derive.
 fn refuse_unsupported(values: &Values) -> Result<(), ArgumentError> {
     let switches = [
@@ -224,30 +215,27 @@ fn refuse_unsupported(values: &Values) -> Result<(), ArgumentError> {
     ];
     for (key, cause) in switches {
         if values.is_on(key) {
-            return Err(unsupported(values, key, cause));
+            return Err(values.unsupported(key, cause));
         }
     }
     if values.text("attn_implementation") != "sdpa" {
-        return Err(unsupported(values, "attn_implementation", "only sdpa is derived"));
+        return Err(values.unsupported("attn_implementation", "only sdpa is derived"));
     }
     if !values.text("lora_modules_to_save").is_empty() {
-        return Err(unsupported(values, "lora_modules_to_save", "copies of whole modules are not derived yet"));
+        return Err(values.unsupported("lora_modules_to_save", "copies of whole modules are not derived yet"));
     }
     if values.float("max_grad_norm") <= 0.0 {
-        return Err(unsupported(values, "max_grad_norm", "a run without clipping is not derived yet"));
+        return Err(values.unsupported("max_grad_norm", "a run without clipping is not derived yet"));
     }
     let targets = values.text("lora_target_modules");
     if targets != "all-linear" && !targets.split(',').all(|name| LINEARS.contains(&name.trim())) {
-        return Err(ArgumentError::Invalid {
-            key: "lora_target_modules",
-            value: targets.chars().take(40).collect(),
-            expected: format!("all-linear, or names of {}", LINEARS.join(", ")),
-        });
+        let expected = format!("all-linear, or names of {}", LINEARS.join(", "));
+        return Err(ArgumentError::invalid("lora_target_modules", targets, expected));
     }
     let batches = ["per_device_eval_batch_size", "per_device_train_batch_size"].map(|key| values.count(key));
     if values.text("eval_strategy") != "no" && batches[0] != batches[1] {
         let cause = "an evaluation is derived only if per_device_eval_batch_size is per_device_train_batch_size";
-        return Err(unsupported(values, "eval_strategy", cause));
+        return Err(values.unsupported("eval_strategy", cause));
     }
     Ok(())
 }

@@ -6,10 +6,11 @@ use serde_json::{Map, Value};
 
 use super::{
     Knob,
-    arguments::{ArgumentError, Key, Kind, Values, memory, other, takes},
+    arguments::{ArgumentError, Key, Kind, Values, memory, other},
 };
 use crate::{
     gpt::tensors::TensorTooLarge,
+    hardware::ComputeCapability,
     memory::{context::GpuProperties, message::TorchVersion, program::Program},
     models::nanochat::{Args, Lengths, run},
     plan::basis::RunKind,
@@ -20,7 +21,7 @@ const INTEGER: Kind = Kind::Integer(i64::MIN, i64::MAX);
 
 /// The keys of the script, and two of Headroom: `compile`, since the script always compiles, and `vocab-size`, which the
 /// script reads from its tokenizer.
-const KEYS: &[Key] = &[
+pub const KEYS: &[Key] = &[
     other("run", "dummy", Kind::Text),
     memory("device-type", "", Kind::Choice(&["", "cuda", "cpu", "mps"])),
     memory("fp8", "False", Kind::Switch),
@@ -99,15 +100,8 @@ impl Run {
         Ok(Self { args, lengths, total_batch_size, values })
     }
 
-    /// Whether a word is the value of the option that precedes it.
-    #[must_use]
-    pub fn takes(name: &str, word: &str) -> bool {
-        takes(KEYS, name, word)
-    }
-
-    /// Keys that were given and do not change the memory of the run.
-    pub fn without_effect(&self) -> impl Iterator<Item = &'static str> {
-        self.values.without_effect()
+    pub(super) fn values(&self) -> &Values {
+        &self.values
     }
 
     pub(super) fn config(&self) -> Map<String, Value> {
@@ -135,8 +129,7 @@ impl Run {
 
     /// Only runs on a GPU of capability 9.0 were measured.
     pub(super) fn kind(&self, gpu: GpuProperties) -> RunKind {
-        let is_measured = (gpu.compute_capability.major, gpu.compute_capability.minor) == (9, 0);
-        if is_measured { RunKind::Eager } else { RunKind::FollowsCode }
+        if gpu.compute_capability == ComputeCapability::new(9, 0) { RunKind::Eager } else { RunKind::FollowsCode }
     }
 
     pub(super) fn knobs(&self) -> Vec<Knob> {
@@ -162,11 +155,7 @@ impl Run {
 fn args(values: &Values) -> Result<Args, ArgumentError> {
     let pattern = values.text("window-pattern").to_uppercase();
     if pattern.is_empty() || pattern.len() > 512 || !pattern.chars().all(|letter| matches!(letter, 'S' | 'L')) {
-        return Err(ArgumentError::Invalid {
-            key: "window-pattern",
-            value: pattern.chars().take(40).collect(),
-            expected: "the letters S and L".to_owned(),
-        });
+        return Err(ArgumentError::invalid("window-pattern", &pattern, "the letters S and L"));
     }
     let args = Args {
         depth: values.count("depth"),
@@ -178,24 +167,17 @@ fn args(values: &Values) -> Result<Args, ArgumentError> {
         window_pattern: pattern.chars().map(|letter| letter == 'S').collect(),
     };
     if !args.head_dim.is_multiple_of(8) {
-        return Err(ArgumentError::Invalid {
-            key: "head-dim",
-            value: args.head_dim.to_string(),
-            expected: "a multiple of 8".to_owned(),
-        });
+        return Err(ArgumentError::invalid("head-dim", values.text("head-dim"), "a multiple of 8"));
     }
     if args.n_embd() < 24 {
-        let cause = "the smear gate reads 24 channels, and the model has fewer".to_owned();
-        return Err(ArgumentError::Unsupported { key: "depth", value: args.depth.to_string(), cause });
+        return Err(values.unsupported("depth", "the smear gate reads 24 channels, and the model has fewer"));
     }
     Ok(args)
 }
 
 /// Refuses runs whose events the engine does not derive.
 fn refuse_unsupported(values: &Values) -> Result<(), ArgumentError> {
-    let refuse = |key: &'static str, cause: &str| {
-        Err(ArgumentError::Unsupported { key, value: values.text(key).to_owned(), cause: cause.to_owned() })
-    };
+    let refuse = |key, cause| Err(values.unsupported(key, cause));
     if matches!(values.text("device-type"), "cpu" | "mps") {
         return refuse("device-type", "the run uses no CUDA GPU");
     }
@@ -221,12 +203,8 @@ fn total_batch_size(values: &Values, args: &Args) -> Result<u64, ArgumentError> 
         return Ok(values.count("total-batch-size"));
     }
     if values.float("target-param-data-ratio") <= 0.0 {
-        let cause = "without a ratio of tokens to parameters, the script needs --total-batch-size".to_owned();
-        return Err(ArgumentError::Unsupported {
-            key: "target-param-data-ratio",
-            value: values.text("target-param-data-ratio").to_owned(),
-            cause,
-        });
+        let cause = "without a ratio of tokens to parameters, the script needs --total-batch-size";
+        return Err(values.unsupported("target-param-data-ratio", cause));
     }
     let reference = Args { depth: 12, ..args.clone() };
     let ratio = args.n_scaling_parameters() / reference.n_scaling_parameters();
@@ -248,20 +226,13 @@ fn lengths(values: &Values, args: &Args, total_batch_size: u64) -> Result<Length
         });
     }
     // The events of a run repeat from its third step at the latest.
-    let num_iterations = match values.integer("num-iterations") {
-        n if n > 0 => n.unsigned_abs(),
-        _ => u64::MAX,
-    };
-    let eval_every = match values.integer("eval-every") {
-        n if n > 0 => n.unsigned_abs(),
-        _ => u64::MAX,
-    };
-    let evaluates = values.integer("eval-every") > 0;
+    let positive = |key| Some(values.count(key)).filter(|&n| n > 0);
+    let eval_every = positive("eval-every");
     Ok(Lengths {
-        eval_steps: if evaluates { values.count("eval-tokens") / tokens } else { 0 },
+        eval_steps: if eval_every.is_some() { values.count("eval-tokens") / tokens } else { 0 },
         grad_accum_steps: total_batch_size / tokens,
-        num_iterations,
-        eval_every,
+        num_iterations: positive("num-iterations").unwrap_or(u64::MAX),
+        eval_every: eval_every.unwrap_or(u64::MAX),
     })
 }
 
@@ -288,7 +259,7 @@ mod tests {
     fn values_follow_their_key_with_or_without_an_equals_sign() {
         let run = read("--depth 4 --device_batch_size=4 --compile False --max-seq-len 512 --run x").expect("a run");
         assert_eq!((run.args.depth, run.args.device_batch_size, run.args.max_seq_len), (4, 4, 512));
-        assert_eq!(run.without_effect().collect::<Vec<_>>(), ["run"]);
+        assert_eq!(run.values().without_effect().collect::<Vec<_>>(), ["run"]);
     }
 
     #[test]
