@@ -30,6 +30,7 @@ pub mod rig_charts;
 pub mod sentence;
 pub mod session;
 pub mod share;
+pub mod shown;
 pub mod snippet;
 pub mod solving;
 pub mod steps;

@@ -14,10 +14,10 @@ use super::verdict::Mark;
 use crate::{
     browser,
     state::{
-        budget::Budget,
         chart::{Chart, HATCHES, HEIGHT, N_BANDS, Tick, View, band_name, hatch, share_of},
         format,
         memo::memo,
+        shown::{Drawable, PlanWithTimeline, ShownPlan},
         tensors::ShownMoment,
     },
     text::{self, say, t},
@@ -30,21 +30,21 @@ pub fn percent(share: f64) -> String {
 
 /// The memory chart with its legend.
 #[component]
-pub fn ChartView(
-    /// The calculator's state.
-    budget: Budget,
+pub fn ChartView<R: Drawable>(
+    /// The drawn plan.
+    shown: ShownPlan<R>,
 ) -> impl IntoView {
-    let stale = budget.is_stale();
+    let stale = shown.is_stale;
     let chart = memo(move || {
-        let view = budget.view.get();
-        budget.answer.with(|answer| answer.0.drawn().map(|planned| Chart::of(planned, view)))
+        let view = shown.view.get();
+        shown.with(|planned| Chart::of(planned, view))
     });
     let reset = move || {
-        (budget.view.get() != View::default()).then(|| {
+        (shown.view.get() != View::default()).then(|| {
             view! {
                 <button type="button" class="button button--quiet" id="chart-reset" data-testid="chart-reset"
                     on:click=act(move || {
-                        budget.view.set(View::default());
+                        shown.view.set(View::default());
                         browser::focus("chart");
                     })>{t(text::CHART_RESET)}</button>
             }
@@ -67,10 +67,10 @@ pub fn ChartView(
             </div>
             <div class="chart__frame">
                 <Levels chart />
-                <Plot budget chart />
+                <Plot shown chart />
                 <Axis chart />
             </div>
-            <Legend budget />
+            <Legend shown />
         </section>
     }
 }
@@ -94,9 +94,9 @@ const DRAG_MIN: f64 = 0.02;
 
 /// The drawing, with its pointer and keyboard input.
 #[component]
-fn Plot(budget: Budget, chart: ChartMemo) -> impl IntoView {
+fn Plot<R: Drawable>(shown: ShownPlan<R>, chart: ChartMemo) -> impl IntoView {
     let plot = NodeRef::<Div>::new();
-    let column = budget.column;
+    let column = shown.column;
     // Both ends of the current drag, as fractions of the width.
     let drag = RwSignal::new(None::<[f64; 2]>);
     let share_at = move |event: &PointerEvent| {
@@ -112,7 +112,7 @@ fn Plot(budget: Budget, chart: ChartMemo) -> impl IntoView {
     };
     let point = move |event: PointerEvent| {
         let Some(x) = share_at(&event) else { return };
-        budget.pointed.set(Some(of_run(x)));
+        shown.pointed.set(Some(of_run(x)));
         drag.update(|drag| {
             if let Some([_, end]) = drag {
                 *end = x;
@@ -123,56 +123,54 @@ fn Plot(budget: Budget, chart: ChartMemo) -> impl IntoView {
         let Some([start, end]) = drag.get_untracked() else { return };
         drag.set(None);
         if (end - start).abs() < DRAG_MIN {
-            budget.pointed.set(None);
-            budget.pinned.set(Some(of_run(end)));
+            shown.pointed.set(None);
+            shown.pinned.set(Some(of_run(end)));
         } else {
             let range = Some([of_run(start.min(end)), of_run(start.max(end))]);
-            budget.view.update(|view| view.range = range);
+            shown.view.update(|view| view.range = range);
             // Another moment is under the pointer now.
-            budget.pointed.set(Some(of_run(end)));
+            shown.pointed.set(Some(of_run(end)));
         }
     };
     let leave = move |_| {
         drag.set(None);
-        budget.pointed.set(None);
+        shown.pointed.set(None);
     };
     let key = move |event: KeyboardEvent| {
         let (columns, n_all) = chart
             .with_untracked(|chart| chart.as_ref().map_or((0..0, 0), |chart| (chart.columns.clone(), chart.n_all)));
         let Some(now) = column.get_untracked().filter(|_| n_all > 0) else { return };
-        let spans = budget.answer.with_untracked(|answer| {
-            answer.0.drawn().map(|planned| planned.timeline.spans.clone()).unwrap_or_default()
-        });
+        let spans = untrack(|| shown.with(|planned| planned.timeline.spans.clone())).unwrap_or_default();
         let key = event.key();
         match key.as_str() {
-            "Escape" if budget.pinned.get_untracked().is_none() => budget.view.set(View::default()),
-            "Escape" => budget.pinned.set(None),
-            "+" | "=" | "-" => budget.view.update(|view| *view = view.zoomed(key != "-", now, n_all)),
+            "Escape" if shown.pinned.get_untracked().is_none() => shown.view.set(View::default()),
+            "Escape" => shown.pinned.set(None),
+            "+" | "=" | "-" => shown.view.update(|view| *view = view.zoomed(key != "-", now, n_all)),
             _ => {
                 if let Some(next) = moved(&key, now, columns, &spans) {
                     event.prevent_default();
-                    budget.pointed.set(None);
-                    budget.pinned.set(Some(share_of(next, n_all)));
+                    shown.pointed.set(None);
+                    shown.pinned.set(Some(share_of(next, n_all)));
                 }
             }
         }
     };
     // `shortcuts.js` computes the part to show from these.
-    let shown = move || {
-        let [start, end] = budget.view.get().range.unwrap_or([0.0, 1.0]).map(|share| decimal::fixed(share, 6));
+    let range = move || {
+        let [start, end] = shown.view.get().range.unwrap_or([0.0, 1.0]).map(|share| decimal::fixed(share, 6));
         [start, " ".to_owned(), end].concat()
     };
     browser::on_chart_range(move |start, end| {
         let range = (end - start < 1.0).then_some([start, end]);
-        budget.view.update(|view| view.range = range);
+        shown.view.update(|view| view.range = range);
     });
-    let stale = budget.is_stale();
+    let stale = shown.is_stale;
     let x = move || chart.with(|chart| chart.as_ref().and_then(|chart| chart.x_of(column.get()?)));
     let cursor = move || percent(x().unwrap_or(0.0));
     // A failure has its own line and text.
     let is_quiet = move || {
         let fails = chart.with(|chart| chart.as_ref().is_none_or(|chart| chart.failure.is_some()));
-        x().is_none() || budget.follows() && fails
+        x().is_none() || shown.follows() && fails
     };
     let is_right = move || x().is_some_and(|x| x > 0.5);
     let brush = move || {
@@ -182,21 +180,21 @@ fn Plot(budget: Budget, chart: ChartMemo) -> impl IntoView {
     };
     // The details may cover the label of the line.
     let total = move || {
-        let bytes = budget.answer.with(|answer| Some(answer.0.drawn()?.plan.request.machine.device.total_bytes))?;
+        let bytes = shown.with(|planned| planned.plan.request.machine().device.total_bytes)?;
         Some([t(text::CARD_LINE), " ", &format::size(bytes)].concat())
     };
     view! {
-        <div class="chart__plot" id="chart" data-testid="chart" role="slider" tabindex="0" node_ref=plot data-range=words(shown)
+        <div class="chart__plot" id="chart" data-testid="chart" role="slider" tabindex="0" node_ref=plot data-range=words(range)
             aria-label=t(text::CHART) aria-description=t(text::CHART_HELP) aria-valuemin="0"
             aria-valuemax=words(move || chart.with(|chart| chart.as_ref().map_or(0, |chart| chart.n_all.saturating_sub(1))).to_string())
             aria-valuenow=words(move || column.get().unwrap_or(0).to_string())
-            aria-valuetext=words(move || budget.moment.with(|moment| moment.as_ref().map(spoken).unwrap_or_default()))
+            aria-valuetext=words(move || shown.moment.with(|moment| moment.as_ref().map(spoken).unwrap_or_default()))
             on:pointermove=point on:pointerdown=press on:pointerup=release on:pointercancel=leave on:pointerleave=leave on:keydown=key>
             <Drawing chart />
-            <Words budget chart />
+            <Words shown chart />
             {part(brush)}
             {part(move || stale.get().then(|| {
-                let sentence = match (chart.with(Option::is_some), budget.draft.with(Option::is_some)) {
+                let sentence = match (chart.with(Option::is_some), shown.draft.with(Option::is_some)) {
                     (false, _) => text::NOTHING_TO_DRAW,
                     (true, false) => text::STALE,
                     (true, true) => text::STALE_GPU,
@@ -207,11 +205,11 @@ fn Plot(budget: Budget, chart: ChartMemo) -> impl IntoView {
             <div class="chart__cursor" class:chart__cursor--quiet=flag(is_quiet) class:chart__cursor--left=flag(is_right)
                 style:left=words(cursor)>
                 <span class="chart__moment">
-                    {words(move || budget.moment.with(|moment| moment.as_ref().map(moment_text).unwrap_or_default()))}
+                    {words(move || shown.moment.with(|moment| moment.as_ref().map(moment_text).unwrap_or_default()))}
                 </span>
             </div>
             <div class="chart__details" class:chart__details--left=flag(is_right)>
-                {part_between(budget.is_sliding, move || budget.moment.with(|moment| moment.as_ref().map(details)))}
+                {part_between(shown.is_sliding, move || shown.moment.with(|moment| moment.as_ref().map(details)))}
                 <p class="chart__total">{some_words(total)}</p>
             </div>
         </div>
@@ -325,10 +323,8 @@ fn Drawing(chart: ChartMemo) -> impl IntoView {
 
 /// The labels on the drawing.
 #[component]
-fn Words(budget: Budget, chart: ChartMemo) -> impl IntoView {
-    let gpu_size =
-        budget.ask(|answer| answer.drawn().map(|drawn| format::size(drawn.plan.request.machine.device.total_bytes)));
-    let gpu_size = move || gpu_size.get();
+fn Words<R: Drawable>(shown: ShownPlan<R>, chart: ChartMemo) -> impl IntoView {
+    let gpu_size = move || shown.with(|planned| format::size(planned.plan.request.machine().device.total_bytes));
     let labels = move || chart.with(|chart| chart.as_ref().map(|chart| chart.labels.clone()));
     let failure = move || chart.with(|chart| chart.as_ref().and_then(|chart| chart.failure));
     let capacity = move || chart.with(|chart| chart.as_ref().and_then(|c| Some((c.capacity_y?, c.capacity_is_right))));
@@ -400,18 +396,19 @@ fn swatch(band: usize) -> impl IntoView + use<> {
 }
 
 #[component]
-fn Legend(budget: Budget) -> impl IntoView {
-    let others = memo(move || budget.session.with(|session| session.options.other_processes_bytes > 0));
+fn Legend<R: Drawable>(shown: ShownPlan<R>) -> impl IntoView {
+    let has_others = |planned: &PlanWithTimeline<R>| planned.plan.request.machine().other_processes_bytes > 0;
+    let others = memo(move || shown.with(has_others) == Some(true));
     view! {
         <div class="legend">
             <ul class="legend__bands" aria-label=t(text::LEGEND)>
                 {(2..N_BANDS).chain(0..2).map(|band| {
-                    let shown = move || !budget.view.get().hides(band);
-                    let toggle = act(move || budget.view.update(|view| view.hidden ^= 1 << band));
+                    let is_shown = move || !shown.view.get().hides(band);
+                    let toggle = act(move || shown.view.update(|view| view.hidden ^= 1 << band));
                     view! {
                         <li class:legend__band--off=flag(move || band == 0 && !others.get())>
                             <button type="button" class="legend__band" data-band=band.to_string()
-                                aria-pressed=words(move || shown().to_string()) on:click=toggle>
+                                aria-pressed=words(move || is_shown().to_string()) on:click=toggle>
                                 {swatch(band)} {band_name(band)}
                             </button>
                         </li>

@@ -89,7 +89,7 @@ type Undo = Box<dyn Fn(&mut Session) + Send + Sync>;
 fn row(budget: Budget, place: String, what: &'static str, undo: Undo) -> Part {
     let label = say(&text::undo_change(what));
     let undo = act(move || {
-        budget.pinned.set(None);
+        budget.shown.pinned.set(None);
         budget.commit(|session| undo(session));
         browser::show_answer();
     });

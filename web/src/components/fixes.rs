@@ -46,7 +46,7 @@ pub fn Fixes(
         let session = budget.session.get_untracked();
         let after = applied(&session, &changes, &gpu);
         made.set(Some([session, after.clone()]));
-        budget.pinned.set(None);
+        budget.shown.pinned.set(None);
         budget.commit(|session| *session = after);
         browser::show_answer();
     };

@@ -169,9 +169,9 @@ pub fn NumberField(
         if let Some(pending) = rests_at.get_value() {
             pending.clear();
         }
-        rests_at.set_value(set_timeout_with_handle(move || budget.is_sliding.set(false), REST_DELAY).ok());
-        if !budget.is_sliding.get_untracked() {
-            budget.is_sliding.set(true);
+        rests_at.set_value(set_timeout_with_handle(move || budget.shown.is_sliding.set(false), REST_DELAY).ok());
+        if !budget.shown.is_sliding.get_untracked() {
+            budget.shown.is_sliding.set(true);
         }
         slide(moved);
     };

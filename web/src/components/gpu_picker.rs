@@ -7,9 +7,8 @@ use super::dynamic::{IntoPart, Part, flag, part, some_words, words};
 use super::field::{TextField, follow};
 use crate::{
     state::{
-        budget::Budget,
         entry, format,
-        gpu::{self, GpuDraft, List, Meaning},
+        gpu::{self, GpuDraft, List, Meaning, OnGpu},
         memo::memo,
     },
     text::{self, say, t},
@@ -17,25 +16,25 @@ use crate::{
 
 /// The GPU field with its list, and the field for other processes' memory.
 #[component]
-pub fn GpuPicker(
-    /// The calculator's state.
-    budget: Budget,
+pub fn GpuPicker<P: OnGpu>(
+    /// The page's state.
+    page: P,
     /// Called with the GPU that the user selects.
     #[prop(optional, into)]
     chosen: Option<Callback<String>>,
 ) -> impl IntoView {
-    let others = memo(move || budget.session.with(|s| format::gib_field(s.options.other_processes_bytes)));
+    let others = memo(move || format::gib_field(page.options().other_processes_bytes));
     let take_others = move |typed: String| {
         let bytes = if typed.trim().is_empty() { Some(0) } else { entry::size(&typed, "GiB") };
         let Some(bytes) = bytes else { return Some(text::A_SIZE_IN_GIB) };
-        budget.edit(|session| session.options.other_processes_bytes = bytes);
+        page.edit_options(|options| options.other_processes_bytes = bytes);
         None
     };
     view! {
         <div class="card">
-            <GpuField budget chosen />
+            <GpuField page chosen />
             <TextField id="other-processes" label=t(text::OTHERS) hint=t(text::OTHERS_HINT) value=others
-                faults=budget.faults take=take_others />
+                faults=page.faults() take=take_others />
         </div>
     }
 }
@@ -46,19 +45,17 @@ pub fn GpuPicker(
 /// field accept the row that the arrow keys reached, or the only one that the text means. Escape restores the selected
 /// GPU. Any other text stays in the field and is marked. Until the field has a GPU again, there is no verdict.
 #[component]
-fn GpuField(budget: Budget, chosen: Option<Callback<String>>) -> impl IntoView {
+fn GpuField<P: OnGpu>(page: P, chosen: Option<Callback<String>>) -> impl IntoView {
     let input = NodeRef::<Input>::new();
-    let value = memo(move || budget.session.with(|session| gpu::field(&session.options)));
-    let memory = budget.ask(|answer| {
-        let total = answer.plan()?.request.machine.device.total_bytes;
-        Some((format::size(total), format::exact_bytes(total)))
-    });
-    let unknown = budget.ask(|answer| answer.gpu_fault().map(|message| say(&message)));
+    let value = memo(move || gpu::field(&page.options()));
+    let draft = page.draft();
+    let memory = memo(move || page.gpu_bytes().map(|total| (format::size(total), format::exact_bytes(total))));
+    let unknown = memo(move || page.gpu_fault().map(|message| say(&message)));
     let leave = follow(input, value.into());
     // Back can change the GPU while the field has the focus. The old text would then count as a choice on blur.
     Effect::new(move |_| {
         value.track();
-        if budget.draft.with(Option::is_none) {
+        if draft.with(Option::is_none) {
             leave();
         }
     });
@@ -76,11 +73,11 @@ fn GpuField(budget: Budget, chosen: Option<Callback<String>>) -> impl IntoView {
     };
     let restore = move || {
         close();
-        budget.draft.set(None);
+        draft.set(None);
         leave();
     };
     let choose = move |name: &str| {
-        budget.commit(|session| gpu::set(&mut session.options, name));
+        page.commit_options(|options| gpu::set(options, name));
         if let Some(chosen) = chosen {
             chosen.run(name.to_owned());
         }
@@ -94,12 +91,10 @@ fn GpuField(budget: Budget, chosen: Option<Callback<String>>) -> impl IntoView {
         let is_empty = text.trim().is_empty();
         active.set(if is_empty { current() } else { list.with_untracked(|list| list.meant) });
         let kept = value.get_untracked();
-        budget
-            .draft
-            .set((text != kept).then(|| GpuDraft { meaning: list.with_untracked(List::meaning), current: kept }));
+        draft.set((text != kept).then(|| GpuDraft { meaning: list.with_untracked(List::meaning), current: kept }));
     };
     let show = move || {
-        if budget.draft.with_untracked(Option::is_some) {
+        if draft.with_untracked(Option::is_some) {
             return narrow(text());
         }
         active.set(current());
@@ -108,7 +103,7 @@ fn GpuField(budget: Budget, chosen: Option<Callback<String>>) -> impl IntoView {
     // `is_left` if the field loses the focus.
     let accept = move |is_left: bool| {
         let is_empty = text().trim().is_empty();
-        let draft = budget.draft.get_untracked();
+        let draft = draft.get_untracked();
         // An unchanged or empty field without a row that the arrow keys reached keeps its GPU.
         let row = active
             .get_untracked()
@@ -126,7 +121,7 @@ fn GpuField(budget: Budget, chosen: Option<Callback<String>>) -> impl IntoView {
             (None, _) => restore(),
         }
     };
-    let fault = move || match budget.draft.get() {
+    let fault = move || match draft.get() {
         Some(GpuDraft { meaning: Meaning::Unknown, .. }) => Some(t(text::NO_CARD_MATCHES).to_owned()),
         Some(_) => refused.get().then(|| t(text::SEVERAL_GPUS_MATCH).to_owned()),
         None => unknown.get(),
@@ -165,7 +160,7 @@ fn GpuField(budget: Budget, chosen: Option<Callback<String>>) -> impl IntoView {
                     on:keydown=key
                     on:blur=move |_| accept(true) />
                 <span class="combobox__memory" title=some_words(move || memory.get().map(|(_, exact)| exact))>
-                    {some_words(move || memory.get().filter(|_| budget.draft.with(Option::is_none)).map(|(size, _)| size))}
+                    {some_words(move || memory.get().filter(|_| draft.with(Option::is_none)).map(|(size, _)| size))}
                 </span>
             </div>
             // A list without rows shows the same text.

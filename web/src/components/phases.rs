@@ -6,7 +6,11 @@ use leptos::prelude::*;
 use super::dynamic::{flag, part_between, part_of, words};
 use super::verdict::Mark;
 use crate::{
-    state::{answer::PlannedSession, budget::Budget, format},
+    state::{
+        format,
+        memo::memo,
+        shown::{Drawable, PlanWithTimeline, ShownPlan},
+    },
     text::{self, t},
 };
 
@@ -25,25 +29,25 @@ struct Table {
     fits: bool,
 }
 
-fn table(answer: &PlannedSession) -> Option<Table> {
-    let plan = &answer.drawn()?.plan;
+fn table<R: Drawable>(planned: &PlanWithTimeline<R>) -> Table {
+    let plan = &planned.plan;
     let rows = plan.phases.iter().map(|peak| Row {
         phase: peak.phase,
         bytes: [peak.live_bytes, peak.max_allocated_bytes, peak.max_reserved_bytes],
         is_peak: plan.peak.phase == peak.phase,
         fails: plan.oom.as_ref().is_some_and(|oom| oom.phase == peak.phase),
     });
-    Some(Table { rows: rows.collect(), certainty: [plan.basis.allocated, plan.basis.reserved], fits: plan.fits })
+    Table { rows: rows.collect(), certainty: [plan.basis.allocated, plan.basis.reserved], fits: plan.fits }
 }
 
 /// The table of phases.
 #[component]
-pub fn PhaseTable(
-    /// The calculator's state.
-    budget: Budget,
+pub fn PhaseTable<R: Drawable>(
+    /// The drawn plan.
+    shown: ShownPlan<R>,
 ) -> impl IntoView {
-    let stale = budget.is_stale();
-    let table = budget.ask(table);
+    let stale = shown.is_stale;
+    let table = memo(move || shown.with(table));
     let title = move || {
         let fits = table.with(|table| table.as_ref().map(|table| table.fits));
         let title = t(if fits == Some(false) { text::PHASES_WOULD_NEED } else { text::PHASES });
@@ -57,7 +61,7 @@ pub fn PhaseTable(
     };
     view! {
         <section class="phases" class:stale=flag(move || stale.get()) aria-labelledby="phases-title"
-            aria-busy=words(move || budget.is_sliding.get().to_string())>
+            aria-busy=words(move || shown.is_sliding.get().to_string())>
             <h2 class="panel-title" id="phases-title">{words(title)}</h2>
             <div class="phases__scroll" tabindex="0" role="group" aria-labelledby="phases-title">
                 <table class="phases__table" id="phases" data-testid="phases">
@@ -70,7 +74,7 @@ pub fn PhaseTable(
                         </tr>
                     </thead>
                     <tbody>
-                        {part_between(budget.is_sliding, move || {
+                        {part_between(shown.is_sliding, move || {
                             table.get().map(|table| table.rows.iter().map(row).collect::<Vec<_>>())
                         })}
                     </tbody>

@@ -6,21 +6,25 @@ use super::dynamic::{act, flag, part, part_of, some_words, words};
 use super::verdict::Mark;
 use crate::{
     browser,
-    state::{budget::Budget, format, tensors::Live},
+    state::{
+        format,
+        shown::{Drawable, ShownPlan},
+        tensors::Live,
+    },
     text::{self, say, t},
 };
 
 /// The panel of the live tensors.
 #[component]
-pub fn TensorList(
-    /// The calculator's state.
-    budget: Budget,
+pub fn TensorList<R: Drawable>(
+    /// The drawn plan.
+    shown: ShownPlan<R>,
 ) -> impl IntoView {
-    let stale = budget.is_stale();
-    let moment = budget.moment;
+    let stale = shown.is_stale;
+    let moment = shown.moment;
     let title = move || {
         let title = moment.with(|moment| match moment {
-            Some(moment) if !budget.follows() => say(&text::live_in(moment.phase.text_in())),
+            Some(moment) if !shown.follows() => say(&text::live_in(moment.phase.text_in())),
             Some(moment) if moment.fits => t(text::LIVE_AT_PEAK).to_owned(),
             Some(_) => t(text::LIVE_AT_FAILURE).to_owned(),
             None => t(text::LIVE).to_owned(),
@@ -32,9 +36,9 @@ pub fn TensorList(
     let mark = part_of(certainty, |certainty| certainty.map(|certainty| view! { <Mark certainty /> }));
     let back = move || {
         let fits = moment.with(|moment| moment.as_ref().is_none_or(|moment| moment.fits));
-        budget.pinned.get().map(|_| {
+        shown.pinned.get().map(|_| {
             view! {
-                <button type="button" class="button button--quiet" on:click=act(move || budget.pinned.set(None))>
+                <button type="button" class="button button--quiet" on:click=act(move || shown.pinned.set(None))>
                     {if fits { t(text::BACK_TO_PEAK) } else { t(text::BACK_TO_FAILURE) }}
                 </button>
             }
@@ -42,7 +46,7 @@ pub fn TensorList(
     };
     Effect::new(move |_| {
         // The list keeps its rows while a slider moves, so that each frame has time for the verdict and the chart.
-        if !budget.is_sliding.get() {
+        if !shown.is_sliding.get() {
             let table = |live: &Live| browser::show_tensors(&live.table());
             moment.with(|moment| moment.as_ref().map_or_else(|| table(&Live::default()), |moment| table(&moment.live)));
         }

@@ -6,7 +6,7 @@ use leptos::prelude::*;
 
 use headroom_planner::plan::basis::Certainty;
 
-use super::dynamic::{act, flag, part, part_of, some_words, words};
+use super::dynamic::{Part, act, flag, part, part_of, some_words, words};
 use crate::{
     browser,
     components::{
@@ -20,7 +20,7 @@ use crate::{
         memo::memo,
         no_plan::NoPlan,
         share,
-        verdict::{Verdict, figures},
+        verdict::{Figure, Verdict, figures},
     },
     text::{self, Key, t},
 };
@@ -43,17 +43,21 @@ pub fn VerdictView(
     // While a field is invalid, every copy would be of the values before.
     let is_chosen = Signal::derive(move || budget.is_entered());
     let has_plan = Signal::derive(move || verdict.with(Option::is_some));
+    let figures = budget.ask(|answer| {
+        let plan = answer.plan()?;
+        Some(figures(plan, plan.request.gpt.n_parameters().unwrap_or(u64::MAX)))
+    });
     let is_command = budget.ask(command::is_command);
     let has_command = Signal::derive(move || is_command.get() && is_chosen.get());
     view! {
         <div class="verdict" data-outcome=words(move || outcome(verdict))>
-            <VerdictWords budget verdict />
+            <VerdictWords verdict no_plan open=open_unread(budget, no_plan) />
             <ToDiagnose budget />
             // In layouts with the fixes below the form.
             <button type="button" class="button verdict__fixes" disabled=flag(move || !has_plan.get()) on:click=act(|| browser::scroll_to("fixes-title"))>
                 {t(text::TO_FIXES)}
             </button>
-            <Figures budget />
+            <Figures figures has_verdict=is_chosen />
             <div class="verdict__actions" role="group" aria-label=t(text::COPY)>
                 <span class="verdict__copy" aria-hidden="true">{t(text::COPY)}</span>
                 <CopyButton id="copy-link" label=t(text::COPY_LINK) enabled=is_chosen
@@ -93,28 +97,35 @@ pub fn outcome(verdict: VerdictMemo) -> String {
     verdict.with(|v| v.as_ref().map_or("none", |v| v.fit.name()).to_owned())
 }
 
-fn headline(verdict: VerdictMemo, no_plan: Memo<Option<NoPlan>>) -> String {
+/// The first sentence: the verdict, or the reason for its absence.
+pub fn headline(verdict: VerdictMemo, no_plan: Memo<Option<NoPlan>>) -> String {
     let without = || no_plan.get().map(|no_plan| no_plan.headline);
     verdict.get().map(|verdict| verdict.headline).or_else(without).unwrap_or_default()
+}
+
+/// The field that opens the config that a text names, if it has to be opened.
+pub fn open_unread(budget: Budget, no_plan: Memo<Option<NoPlan>>) -> Box<dyn FnMut() -> Part + Send> {
+    let unread = memo(move || no_plan.with(|no_plan| no_plan.as_ref().and_then(|no_plan| no_plan.unread.clone())));
+    let opened = Callback::new(move |file| open(budget, file, true));
+    part(move || unread.get().map(|name| view! { <OpenNamed name opened /> }))
 }
 
 /// The verdict's headline and its detail.
 #[component]
 pub fn VerdictWords(
-    /// The calculator's state.
-    budget: Budget,
     /// The verdict, if there is a plan.
     verdict: Memo<Option<Verdict>>,
+    /// The reason for the absence of a verdict.
+    no_plan: Memo<Option<NoPlan>>,
+    /// The field that opens a missing file.
+    #[prop(optional)]
+    open: Option<Box<dyn FnMut() -> Part + Send>>,
 ) -> impl IntoView {
-    let no_plan = budget.no_plan();
     let headline = move || headline(verdict, no_plan);
     let detail = move || {
         let without = || no_plan.get().map(|no_plan| no_plan.detail);
         verdict.get().map(|verdict| verdict.detail).or_else(without).unwrap_or_default()
     };
-    let unread = memo(move || no_plan.with(|no_plan| no_plan.as_ref().and_then(|no_plan| no_plan.unread.clone())));
-    let opened = Callback::new(move |file| open(budget, file, true));
-    let open = move || unread.get().map(|name| view! { <OpenNamed name opened /> });
     let fits = move || verdict.with(|v| v.as_ref().map(|v| v.fits.to_string()));
     // The headroom depends on the CUDA context and other processes, which are estimated.
     let has_plan = move || verdict.with(Option::is_some);
@@ -130,7 +141,7 @@ pub fn VerdictWords(
             </h1>
             <p class="verdict__detail" id="verdict-detail" title=words(detail)>{words(detail)}</p>
             <p class="visually-hidden" role="status">{words(move || announced.get())}</p>
-            {part(open)}
+            {open}
         </div>
     }
 }
@@ -149,12 +160,18 @@ fn announced(headline: impl Fn() -> String + Copy + 'static) -> RwSignal<String>
     announced
 }
 
+/// The figures beside the verdict.
 #[component]
-fn Figures(budget: Budget) -> impl IntoView {
-    let all = budget.ask(|answer| answer.plan().map(figures));
-    let has_verdict = move || budget.is_entered();
-    let figure =
-        move |index: usize| all.with(|all| all.as_ref().filter(|_| has_verdict()).map(|all| all[index].clone()));
+pub fn Figures(
+    /// The figures, if there is a plan.
+    figures: Memo<Option<[Figure; 5]>>,
+    /// Whether every field is valid.
+    #[prop(into)]
+    has_verdict: Signal<bool>,
+) -> impl IntoView {
+    let figure = move |index: usize| {
+        figures.with(|all| all.as_ref().filter(|_| has_verdict.get()).map(|all| all[index].clone()))
+    };
     view! {
         <dl class="figures">
             {(0..5).map(|index| {

@@ -103,7 +103,7 @@ pub fn write(budget: Budget) {
 /// Does the same as [`write`] with a companion.
 pub fn write_with(budget: Budget, companion: impl Companion) {
     let run = budget.run();
-    let address = with_pin(companion.address(run.clone()), budget.pinned.get_untracked());
+    let address = with_pin(companion.address(run.clone()), budget.shown.pinned.get_untracked());
     let step = budget.steps.get_untracked().now;
     budget.session.with_untracked(|session| write_run(step, &run, &address, session, companion.state()));
 }
@@ -144,7 +144,7 @@ pub fn keep_with(budget: Budget, companion: impl Companion) {
     let is_restored = StoredValue::new(false);
     Effect::new(move |was_there: Option<bool>| {
         let (run, counts) = (budget.run(), (budget.n_steps.get(), budget.n_runs.get()));
-        let (session, pinned) = (budget.session.get_untracked(), budget.pinned.get());
+        let (session, pinned) = (budget.session.get_untracked(), budget.shown.pinned.get());
         let address = with_pin(companion.address(run.clone()), pinned);
         let state = companion.state();
         let next = (session.clone(), address.clone(), counts, state.clone());

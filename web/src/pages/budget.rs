@@ -27,7 +27,7 @@ pub fn BudgetPage() -> impl IntoView {
         <main class="budget">
             <RunSummary budget />
             <section class="budget__run" id="run" tabindex="-1" aria-label=t(text::YOUR_RUN)>
-                <GpuPicker budget chosen=|name: String| browser::keep_gpu(&name) />
+                <GpuPicker page=budget chosen=|name: String| browser::keep_gpu(&name) />
                 <ConfigInput budget />
                 <Problems budget />
                 <RunForm budget />
@@ -37,15 +37,15 @@ pub fn BudgetPage() -> impl IntoView {
                 <VerdictView budget />
                 <CodeChanges budget />
                 <div class="budget__course">
-                    <ChartView budget />
+                    <ChartView shown=budget.shown />
                     <BuiltinView budget />
-                    <TensorList budget />
+                    <TensorList shown=budget.shown />
                     // Last, so that the layout above does not shift when it appears or disappears.
                     <Message budget />
                 </div>
                 <div class="budget__side">
                     <Fixes budget />
-                    <PhaseTable budget />
+                    <PhaseTable shown=budget.shown />
                 </div>
             </section>
         </main>

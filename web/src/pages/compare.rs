@@ -97,7 +97,7 @@ pub fn ComparePage() -> impl IntoView {
             <OverlayChart comparison view />
             <section class="panel compare__run" id="run" tabindex="-1" aria-labelledby="compare-run">
                 <h2 class="panel-title" id="compare-run">{t(text::COMPARE_CHANGED)}</h2>
-                <GpuPicker budget chosen=|name: String| browser::keep_gpu(&name) />
+                <GpuPicker page=budget chosen=|name: String| browser::keep_gpu(&name) />
                 <ConfigInput budget />
                 <Problems budget />
                 <RunForm budget />

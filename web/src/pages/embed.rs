@@ -15,7 +15,7 @@ use crate::{
         form::{Dtype, Models, NumberField, Switch},
         gpu_picker::GpuPicker,
         notice::Notice,
-        verdict::{VerdictWords, outcome},
+        verdict::{VerdictWords, open_unread, outcome},
     },
     state::{budget::Budget, fields::NUMBERS, session::Session},
     text::{self, t},
@@ -67,15 +67,16 @@ fn Embedded(
         }
     });
     let verdict = budget.verdict();
+    let no_plan = budget.no_plan();
     view! {
         <main class="embedded" node_ref=main aria-label=t(text::NAME)>
-            <div class="verdict" data-outcome=words(move || outcome(verdict))><VerdictWords budget verdict /></div>
+            <div class="verdict" data-outcome=words(move || outcome(verdict))><VerdictWords verdict no_plan open=open_unread(budget, no_plan) /></div>
             <CodeChanges budget />
             <Notice notice=budget.notice />
-            <ChartView budget />
+            <ChartView shown=budget.shown />
             <form class="form embedded__form" aria-label=t(text::YOUR_RUN) autocomplete="off"
                 on:submit=|event| event.prevent_default()>
-                <GpuPicker budget />
+                <GpuPicker page=budget />
                 <div class="form__row form__row--models"><Models budget /></div>
                 {NUMBERS.into_iter().take(N_NUMBERS).map(|number| view! { <NumberField budget number /> }).collect_view()}
                 <div class="form__row form__row--switches">

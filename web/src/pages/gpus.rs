@@ -88,7 +88,7 @@ pub fn GpusPage() -> impl IntoView {
                 <LongText id="config" class="input gpus__text" rows="6" no_wrap=true replaces=describes_run
                     value=Signal::derive(move || budget.session.with(|session| session.text.clone()))
                     on_change=move |text: String| budget.type_text(text) on_paste=move |text: String| budget.take_text(text) />
-                <GpuPicker budget chosen=|name: String| browser::keep_gpu(&name) />
+                <GpuPicker page=budget chosen=|name: String| browser::keep_gpu(&name) />
             </section>
             <section class="panel gpus__answer" id="answer" tabindex="-1" aria-labelledby="verdict">
                 <div class="gpus__summary" aria-live="polite">

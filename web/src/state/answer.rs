@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use headroom_planner::{
-    memory::timeline::Timeline,
     nanogpt::{Format, PastedKind, Settings, Severity, Source, Value, recognize},
     plan::{Plan, plan},
     session::{Finding, ResolvedSession, resolve_settings},
@@ -11,9 +10,9 @@ use headroom_planner::{
 use headroom_text::{Text, decimal};
 
 use super::{
-    course::{course, failure_column, largest_column},
     parse,
     session::{ConfigFile, Session},
+    shown::{Drawn, PlanWithTimeline},
 };
 
 /// Classification of the text's content.
@@ -89,28 +88,9 @@ pub struct PlannedSession {
     /// The words of a command up to its script, and the number of processes that they start.
     pub launch: (Vec<String>, u64),
     /// The plan with its timeline, or the reason for its absence.
-    pub planned: Result<Arc<PlanWithTimeline>, Option<Text>>,
+    pub planned: Result<Drawn, Option<Text>>,
     /// The most recent plan, which stays drawn, faded, while a half-typed config has none.
-    last: Option<Arc<PlanWithTimeline>>,
-}
-
-/// A plan and its timeline.
-#[derive(Debug)]
-pub struct PlanWithTimeline {
-    /// The plan.
-    pub plan: Plan,
-    /// Memory over the run, without repeats.
-    pub timeline: Timeline,
-}
-
-impl PlanWithTimeline {
-    /// Returns the column to show while the pointer is outside the chart: the failure, else the peak.
-    pub fn first_shown(&self) -> usize {
-        match self.plan.failure {
-            Some(failure) => failure_column(&self.timeline, failure),
-            None => largest_column(&self.timeline),
-        }
-    }
+    last: Option<Drawn>,
 }
 
 impl PlannedSession {
@@ -128,7 +108,11 @@ impl PlannedSession {
             Some(request) => plan(request).map_err(|error| Some(error.text())),
             None => Err(None),
         };
-        let planned = planned.map(|plan| Arc::new(PlanWithTimeline { timeline: course(&plan), plan }));
+        let planned = planned.map(|plan| {
+            // Each evaluation has as many batches of the training data as of the validation data.
+            let eval_batches = plan.request.train.eval_iters.saturating_mul(2);
+            Drawn::from(PlanWithTimeline::of(plan, eval_batches))
+        });
         let launch = (std::mem::take(&mut pasted.launch), pasted.world_size.unwrap_or(1));
         Self {
             last: planned.clone().ok().or_else(|| before?.last.clone()),
@@ -160,8 +144,8 @@ impl PlannedSession {
     }
 
     /// The drawn plan: this answer's plan, else the most recent one.
-    pub fn drawn(&self) -> Option<&PlanWithTimeline> {
-        self.last.as_deref()
+    pub fn drawn(&self) -> Option<&Drawn> {
+        self.last.as_ref()
     }
 
     /// The resolved value of an integer key.

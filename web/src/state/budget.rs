@@ -12,14 +12,13 @@ use leptos::prelude::*;
 
 use super::{
     answer::{PlannedSession, Shared},
-    chart,
     entry::Faults,
-    gpu::GpuDraft,
+    gpu::{GpuDraft, OnGpu},
     memo::memo,
     no_plan::NoPlan,
     session::{ConfigFile, LinkedSession, Session, with_pin},
+    shown::ShownPlan,
     steps::Steps,
-    tensors::ShownMoment,
     verdict::Verdict,
 };
 use crate::text;
@@ -34,9 +33,6 @@ pub struct Budget {
     pub n_steps: RwSignal<u32>,
     /// The steps that can be undone and redone.
     pub steps: RwSignal<Steps>,
-    /// Whether a slider moves. Tables keep their rows meanwhile, so that each frame has time for the verdict and the
-    /// chart.
-    pub is_sliding: RwSignal<bool>,
     /// The number of texts and links that replaced the run.
     pub n_runs: RwSignal<u32>,
     /// The text in the GPU field while it is not a valid choice.
@@ -45,16 +41,8 @@ pub struct Budget {
     pub faults: Faults,
     /// The result of the session.
     pub answer: Memo<Shared>,
-    /// The pinned moment, as a share of the run; `None` follows the failure or the peak.
-    pub pinned: RwSignal<Option<f64>>,
-    /// The moment under the pointer, as a share of the run.
-    pub pointed: RwSignal<Option<f64>>,
-    /// The column of the run whose moment is shown.
-    pub column: Memo<Option<usize>>,
-    /// The part of the run and the bands that the chart shows.
-    pub view: RwSignal<chart::View>,
-    /// The live tensors at the shown moment.
-    pub moment: Memo<Option<ShownMoment>>,
+    /// The drawn plan.
+    pub shown: ShownPlan,
     /// A notice about the parts of an opened link that were ignored.
     pub notice: RwSignal<Option<Text>>,
 }
@@ -68,28 +56,23 @@ impl Budget {
             session.with(|session| Shared(Arc::new(PlannedSession::after(session, before))))
         });
         let faults = Faults::default();
-        let (pinned, pointed) = (RwSignal::new(None), RwSignal::new(None));
-        let column = shown_column(answer, pinned, pointed);
-        let moment = memo(move || {
-            let at_failure = pinned.get().is_none() && pointed.get().is_none();
-            let column = column.get()?;
-            answer.with(|answer| ShownMoment::of(&answer.0, column, at_failure))
-        });
+        let draft = RwSignal::new(None);
+        let is_entered = move || draft.with(Option::is_none) && faults.first().is_none();
+        let shown = ShownPlan::new(
+            move || answer.with(|answer| answer.0.drawn().cloned()),
+            move || answer.with(|answer| answer.0.planned.is_err()) || !is_entered(),
+            draft,
+        );
         Self {
             session,
             write,
             n_steps: RwSignal::new(0),
             steps: RwSignal::new(Steps::default()),
-            is_sliding: RwSignal::new(false),
             n_runs: RwSignal::new(0),
-            draft: RwSignal::new(None),
+            draft,
             faults,
             answer,
-            pinned,
-            pointed,
-            column,
-            view: RwSignal::new(chart::View::default()),
-            moment,
+            shown,
             notice: RwSignal::new(None),
         }
     }
@@ -156,14 +139,13 @@ impl Budget {
         let left_out = later_version.is_some() || !unknown.is_empty();
         self.notice.set(left_out.then(|| text::left_out(&unknown, later_version)));
         self.show(session);
-        self.pinned.set(pinned);
+        self.shown.pinned.set(pinned);
     }
 
     /// Shows a session as it is.
     pub fn show(self, session: Session) {
         self.edit(|shown| *shown = session);
-        self.pinned.set(None);
-        self.view.set(chart::View::default());
+        self.shown.reset();
         self.draft.set(None);
         self.faults.clear();
     }
@@ -192,14 +174,9 @@ impl Budget {
         })
     }
 
-    /// Returns whether the shown moment is the failure or the peak: neither pinned nor under the pointer.
-    pub fn follows(self) -> bool {
-        self.pinned.get().is_none() && self.pointed.get().is_none()
-    }
-
     /// The fragment, without `#`, of the run and the pinned moment.
     pub fn fragment(self) -> String {
-        with_pin(self.run(), self.pinned.get())
+        with_pin(self.run(), self.shown.pinned.get())
     }
 
     /// The run's fragment, from the parsed answer: a long text is not parsed again.
@@ -223,28 +200,34 @@ impl Budget {
         self.session
             .with_untracked(|session| self.answer.with_untracked(|answer| question(&answer.0, &session.options)))
     }
-
-    /// Returns whether the drawn plan belongs to an earlier session, because this one has no plan or no valid GPU.
-    pub fn is_stale(self) -> Memo<bool> {
-        let is_without_plan = self.ask(|answer| answer.planned.is_err());
-        memo(move || is_without_plan.get() || !self.is_entered())
-    }
 }
 
-fn shown_column(
-    answer: Memo<Shared>,
-    pinned: RwSignal<Option<f64>>,
-    pointed: RwSignal<Option<f64>>,
-) -> Memo<Option<usize>> {
-    memo(move || {
-        let share = pointed.get().or_else(|| pinned.get());
-        answer.with(|answer| {
-            let planned = answer.0.drawn()?;
-            let n_columns = planned.timeline.points.len();
-            Some(match share {
-                Some(share) => chart::column_at_share(n_columns, share),
-                None => planned.first_shown(),
-            })
-        })
-    })
+impl OnGpu for Budget {
+    fn options(self) -> Options {
+        self.session.with(|session| session.options.clone())
+    }
+
+    fn edit_options(self, change: impl FnOnce(&mut Options)) {
+        self.edit(|session| change(&mut session.options));
+    }
+
+    fn commit_options(self, change: impl FnOnce(&mut Options)) {
+        self.commit(|session| change(&mut session.options));
+    }
+
+    fn draft(self) -> RwSignal<Option<GpuDraft>> {
+        self.draft
+    }
+
+    fn faults(self) -> Faults {
+        self.faults
+    }
+
+    fn gpu_bytes(self) -> Option<u64> {
+        self.answer.with(|answer| Some(answer.0.plan()?.request.machine.device.total_bytes))
+    }
+
+    fn gpu_fault(self) -> Option<Text> {
+        self.answer.with(|answer| answer.0.gpu_fault())
+    }
 }

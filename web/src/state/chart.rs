@@ -16,7 +16,10 @@ pub use self::{
     axis::{Tick, levels, stretches, ticks},
     labels::{FailureMark, Label},
 };
-use super::{answer::PlanWithTimeline, course::failure_column};
+use super::{
+    course::failure_column,
+    shown::{Drawable, PlanWithTimeline},
+};
 use crate::text::{self, t};
 
 /// The height in path units.
@@ -114,14 +117,15 @@ pub struct Chart {
 
 impl Chart {
     /// Lays out the chart of a plan.
-    pub fn of(planned: &PlanWithTimeline, view: View) -> Self {
+    pub fn of<R: Drawable>(planned: &PlanWithTimeline<R>, view: View) -> Self {
         let PlanWithTimeline { plan, timeline } = planned;
         let n_all = timeline.points.len();
         let columns = view.columns(n_all);
         let points = &timeline.points[columns.clone()];
         let n = points.len();
-        let outside = [plan.request.machine.other_processes_bytes, plan.request.machine.context.bytes];
-        let total = plan.request.machine.device.total_bytes;
+        let machine = plan.request.machine();
+        let outside = [machine.other_processes_bytes, machine.context.bytes];
+        let total = machine.device.total_bytes;
         let held: u64 = outside.iter().sum();
         // Tops of all bands, per column.
         let stacks: Vec<[u64; N_BANDS]> = points.iter().map(|point| stack(outside, point, view)).collect();

@@ -9,7 +9,7 @@ use headroom_planner::{
         simulate::Failure,
         timeline::{Point, Span, Timeline},
     },
-    plan::Plan,
+    plan::{Plan, RunOnMachine},
 };
 
 /// The number of columns requested from the plan, repeats included.
@@ -25,12 +25,12 @@ struct Piece {
     end: usize,
 }
 
-/// Memory over the run, without repeats.
-pub fn course(plan: &Plan) -> Timeline {
+/// Memory over the run, without repeats. Evaluations have `eval_batches` batches.
+pub fn course<R: RunOnMachine>(plan: &Plan<R>, eval_batches: u64) -> Timeline {
     let timeline = plan.timeline(COLUMNS_ASKED);
-    let eval_batches = plan.request.train.eval_iters.saturating_mul(2).saturating_sub(1);
     let failure = plan.failure.map(|failure| failure.moment);
-    let rows = rows(&timeline, usize::try_from(eval_batches).unwrap_or(usize::MAX));
+    let later_batches = usize::try_from(eval_batches.saturating_sub(1)).unwrap_or(usize::MAX);
+    let rows = rows(&timeline, later_batches);
     let fails_in = |pieces: &[Piece]| {
         let first = |piece: &Piece| timeline.points[piece.start].moment;
         failure.is_some_and(|at| {

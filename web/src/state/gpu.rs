@@ -5,7 +5,13 @@ use headroom_planner::{
     session::Options,
 };
 
-use super::{entry, format};
+use headroom_text::Text;
+use leptos::prelude::RwSignal;
+
+use super::{
+    entry::{self, Faults},
+    format,
+};
 use crate::text::{self, Key};
 
 /// Sets the GPU options from the text of the GPU field.
@@ -38,6 +44,30 @@ pub struct GpuDraft {
     pub meaning: Meaning,
     /// The selected GPU, which Escape restores.
     pub current: String,
+}
+
+/// The state of a page with a GPU field.
+pub trait OnGpu: Copy + Send + Sync + 'static {
+    /// The GPU and the environment of the run, tracked.
+    fn options(self) -> Options;
+
+    /// Changes the options while the user types.
+    fn edit_options(self, change: impl FnOnce(&mut Options));
+
+    /// Changes the options by a completed action.
+    fn commit_options(self, change: impl FnOnce(&mut Options));
+
+    /// The text in the GPU field while it is not a valid choice.
+    fn draft(self) -> RwSignal<Option<GpuDraft>>;
+
+    /// The fields of the form whose text is invalid.
+    fn faults(self) -> Faults;
+
+    /// The memory of the GPU in bytes, tracked; `None` without a plan.
+    fn gpu_bytes(self) -> Option<u64>;
+
+    /// The error of the GPU's name or memory, tracked.
+    fn gpu_fault(self) -> Option<Text>;
 }
 
 /// What a text in the GPU field means.

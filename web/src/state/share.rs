@@ -11,7 +11,7 @@ use super::{
     fixes::rows_of,
     format,
     needs::Needs,
-    verdict::{Verdict, figures},
+    verdict::{Verdict, memory_figures},
 };
 use crate::text::{self, say, t};
 
@@ -21,7 +21,7 @@ pub fn forum_card(answer: &PlannedSession, options: &Options, link: &str) -> Opt
     let plan = answer.plan()?;
     let verdict = Verdict::of_answer(answer)?;
     let mut rows = vec![(t(text::CARD_RUN), run(plan)), (t(text::GPU), gpu(plan))];
-    let figures = figures(plan).into_iter().take(3);
+    let figures = memory_figures(plan).into_iter().take(3);
     rows.extend(figures.map(|figure| (figure.label, format!("{} {}", sign(&figure), figure.value).trim().to_owned())));
     let Needs { changes: needed, variable, vocab_size } = Needs::of_plan(plan);
     if !needed.is_empty() {

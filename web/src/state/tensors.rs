@@ -8,10 +8,14 @@ use headroom_planner::{
         stored::StoredTensor,
         timeline::LiveTensor,
     },
-    plan::{Plan, basis::Certainty},
+    plan::{Plan, RunOnMachine, basis::Certainty},
 };
 
-use super::{answer::PlannedSession, course::phase_at, format};
+use super::{
+    course::phase_at,
+    format,
+    shown::{Drawable, PlanWithTimeline},
+};
 use crate::text::{self, Key, say, t};
 
 /// A line of the list.
@@ -63,8 +67,7 @@ pub struct ShownMoment {
 
 impl ShownMoment {
     /// The moment of a column; with `at_failure`, that of the failure if the run fails.
-    pub fn of(answer: &PlannedSession, column: usize, at_failure: bool) -> Option<Self> {
-        let planned = answer.drawn()?;
+    pub fn of<R: Drawable>(planned: &PlanWithTimeline<R>, column: usize, at_failure: bool) -> Option<Self> {
         let (plan, timeline) = (&planned.plan, &planned.timeline);
         // A column shows its largest moment, which may differ from the failure's.
         let failure = plan.failure.filter(|_| at_failure);
@@ -146,7 +149,7 @@ struct Group {
 }
 
 /// The tensors live at a moment of a plan.
-pub fn live(plan: &Plan, moment: EventIndex) -> Live {
+pub fn live<R: RunOnMachine>(plan: &Plan<R>, moment: EventIndex) -> Live {
     lines(plan.live_at(moment))
 }
 
@@ -225,13 +228,14 @@ mod tests {
     fn evaluation_saves_nothing_for_backward() {
         for compile in ["True", "False"] {
             let answer = PlannedSession::of_text(&format!("batch_size = 4\ncompile = {compile}\n"));
-            let timeline = &answer.planned.as_ref().expect("a plan").timeline;
+            let planned = answer.planned.as_ref().expect("a plan");
+            let timeline = &planned.timeline;
             let saved_in = |is_eval: bool| {
                 let columns = (0..timeline.points.len()).filter(|column| {
                     let phase = phase_at(timeline, *column).expect("each column is in a phase");
                     is_eval == matches!(phase, Phase::EvalFirst | Phase::Eval)
                 });
-                let mut moments = columns.filter_map(|column| ShownMoment::of(&answer, column, false));
+                let mut moments = columns.filter_map(|column| ShownMoment::of(planned, column, false));
                 moments.any(|m| m.live.lines.iter().any(|line| line.lifetime == Lifetime::SavedForBackward))
             };
             assert!(saved_in(false), "forward saves activations");

@@ -1,6 +1,9 @@
 //! The verdict in words, and the figures beside it.
 
-use headroom_planner::plan::{Fit, Plan, basis::Certainty};
+use headroom_planner::{
+    hardware::{Device, Provenance},
+    plan::{Fit, Plan, RunOnMachine, basis::Certainty},
+};
 use headroom_text::{Part, decimal};
 
 use super::{answer::PlannedSession, format, needs::Needs};
@@ -24,13 +27,14 @@ pub struct Verdict {
 impl Verdict {
     /// The words for an answer; `None` without a plan.
     pub fn of_answer(answer: &PlannedSession) -> Option<Self> {
-        Some(Self::of(answer.plan()?))
+        let plan = answer.plan()?;
+        Some(Self::of(plan, &Needs::of_plan(plan)))
     }
 
-    fn of(plan: &Plan) -> Self {
+    /// The words for a plan that requires `needs` besides the config.
+    pub fn of<R: RunOnMachine>(plan: &Plan<R>, needs: &Needs) -> Self {
         let left = format::signed_size(plan.headroom_bytes);
         let [low, high] = plan.headroom_band_bytes();
-        let needs = Needs::of_plan(plan);
         // The first sentence names what the plan requires besides the config.
         let with = |plain: fn(String) -> Text, with: fn(Part, String) -> Text, size: String| match needs.is_empty() {
             true => plain(size),
@@ -54,7 +58,7 @@ impl Verdict {
             }
             None => {
                 let [low, high] = [low, high].map(format::signed_size);
-                let (phase, gpu) = (plan.peak.phase.text_in(), &*plan.request.machine.device.name);
+                let (phase, gpu) = (plan.peak.phase.text_in(), &*plan.request.machine().device.name);
                 let detail = match low == high {
                     true => text::fits_detail(phase, gpu),
                     false => text::fits_detail_band(phase, gpu, low, high),
@@ -85,8 +89,21 @@ pub struct Figure {
     pub title: String,
 }
 
-/// The figures beside the verdict.
-pub fn figures(plan: &Plan) -> [Figure; 5] {
+/// The figures beside the verdict. The model has `parameters`.
+pub fn figures<R: RunOnMachine>(plan: &Plan<R>, parameters: u64) -> [Figure; 5] {
+    let [allocated, reserved, used, gpu] = memory_figures(plan);
+    let parameters = Figure {
+        label: t(text::FIGURE_PARAMETERS),
+        value: millions(parameters),
+        certainty: Some(Certainty::Exact),
+        title: format::grouped(parameters),
+    };
+    [allocated, reserved, used, gpu, parameters]
+}
+
+/// Allocated and reserved memory, the memory in use on the GPU, and the GPU's memory.
+pub fn memory_figures<R: RunOnMachine>(plan: &Plan<R>) -> [Figure; 4] {
+    let device = &plan.request.machine().device;
     let bytes = |label, bytes: u64, certainty, more: &str| Figure {
         label,
         value: format::size(bytes),
@@ -99,7 +116,6 @@ pub fn figures(plan: &Plan) -> [Figure; 5] {
     };
     let [low, high] = plan.basis.band_bytes.map(format::size);
     let used = if plan.fits { t(text::FIGURE_USED) } else { t(text::FIGURE_USED_NEEDED) };
-    let parameters = plan.request.gpt.n_parameters().unwrap_or(u64::MAX);
     [
         bytes(
             t(text::FIGURE_ALLOCATED),
@@ -114,24 +130,12 @@ pub fn figures(plan: &Plan) -> [Figure; 5] {
             t(text::FIGURE_RESERVED_HINT),
         ),
         bytes(used, plan.peak.device_used_bytes, Certainty::Estimated, &say(&text::band(low, high))),
-        bytes(
-            t(text::FIGURE_CARD),
-            plan.request.machine.device.total_bytes,
-            gpu_certainty(plan),
-            &plan.request.machine.device.name,
-        ),
-        Figure {
-            label: t(text::FIGURE_PARAMETERS),
-            value: millions(parameters),
-            certainty: Some(Certainty::Exact),
-            title: format::grouped(parameters),
-        },
+        bytes(t(text::FIGURE_CARD), device.total_bytes, gpu_certainty(device), &device.name),
     ]
 }
 
-fn gpu_certainty(plan: &Plan) -> Certainty {
-    use headroom_planner::hardware::Provenance;
-    match plan.request.machine.device.total_provenance {
+fn gpu_certainty(device: &Device) -> Certainty {
+    match device.total_provenance {
         Provenance::Measured { .. } => Certainty::Measured,
         Provenance::Estimated { .. } => Certainty::Estimated,
         Provenance::Given => Certainty::Exact,

@@ -52,7 +52,7 @@ pub fn SnippetPage(
                 <LongText id="config" class="input embed__text" rows="6" replaces=describes_run placeholder=t(text::EMBED_CONFIG_PLACEHOLDER)
                     value=Signal::derive(move || budget.session.with(|session| session.text.clone()))
                     on_change=move |text: String| budget.type_text(text) on_paste=move |text: String| budget.take_text(text) />
-                <GpuPicker budget chosen=|name: String| browser::keep_gpu(&name) />
+                <GpuPicker page=budget chosen=|name: String| browser::keep_gpu(&name) />
                 <div class="embed__choices">
                     <Choice id="theme" label=t(text::THEME) hint=t(text::EMBED_THEME_HINT) choices=text::EMBED_THEMES.map(|(_, key)| t(key)).to_vec()
                         chosen=Signal::derive(move || Some(theme.get())) on_choose=move |index| theme.set(index) />

@@ -13,9 +13,9 @@ use headroom_planner::{
 };
 
 use super::super::{
-    answer::PlanWithTimeline,
     chart::{HEADROOM_SHARE, HEIGHT, Tick, levels, stretches, ticks, units},
     format,
+    shown::PlanWithTimeline,
 };
 
 /// The columns of a run, before the rarer phases of the other run are added.

@@ -1,0 +1,162 @@
+//! The plan that a page draws: the signals of the chart, the list of tensors and the table of phases.
+
+use std::{ops::Deref, sync::Arc};
+
+use headroom_planner::{
+    memory::timeline::Timeline,
+    plan::{Plan, Request, RunOnMachine},
+};
+use leptos::prelude::*;
+
+use super::{
+    chart,
+    course::{course, failure_column, largest_column},
+    gpu::GpuDraft,
+    memo::memo,
+    tensors::ShownMoment,
+};
+
+/// A request whose plan a page can draw.
+pub trait Drawable: RunOnMachine + std::fmt::Debug + Send + Sync + 'static {}
+
+impl<R: RunOnMachine + std::fmt::Debug + Send + Sync + 'static> Drawable for R {}
+
+/// A plan and its timeline.
+#[derive(Debug)]
+pub struct PlanWithTimeline<R = Request> {
+    /// The plan.
+    pub plan: Plan<R>,
+    /// Memory over the run, without repeats.
+    pub timeline: Timeline,
+}
+
+impl<R: Drawable> PlanWithTimeline<R> {
+    /// Computes the timeline of a plan whose evaluations have `eval_batches` batches.
+    pub fn of(plan: Plan<R>, eval_batches: u64) -> Self {
+        Self { timeline: course(&plan, eval_batches), plan }
+    }
+
+    /// Returns the column to show while the pointer is outside the chart: the failure, else the peak.
+    pub fn first_shown(&self) -> usize {
+        match self.plan.failure {
+            Some(failure) => failure_column(&self.timeline, failure),
+            None => largest_column(&self.timeline),
+        }
+    }
+}
+
+/// A shared plan. Two are equal if they are the same allocation.
+#[derive(Debug)]
+pub struct Drawn<R = Request>(Arc<PlanWithTimeline<R>>);
+
+impl<R> From<PlanWithTimeline<R>> for Drawn<R> {
+    fn from(planned: PlanWithTimeline<R>) -> Self {
+        Self(Arc::new(planned))
+    }
+}
+
+impl<R> Deref for Drawn<R> {
+    type Target = PlanWithTimeline<R>;
+
+    fn deref(&self) -> &PlanWithTimeline<R> {
+        &self.0
+    }
+}
+
+impl<R> Clone for Drawn<R> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<R> PartialEq for Drawn<R> {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+/// The signals of the drawn plan.
+pub struct ShownPlan<R: Drawable = Request> {
+    /// The drawn plan: the run's, else the most recent one.
+    drawn: Memo<Option<Drawn<R>>>,
+    /// Whether the drawn plan belongs to an earlier run, because this one has no plan or no valid GPU.
+    pub is_stale: Memo<bool>,
+    /// The text in the GPU field while it is not a valid choice.
+    pub draft: RwSignal<Option<GpuDraft>>,
+    /// Whether a slider moves. Tables keep their rows meanwhile, so that each frame has time for the verdict and the
+    /// chart.
+    pub is_sliding: RwSignal<bool>,
+    /// The pinned moment, as a share of the run; `None` follows the failure or the peak.
+    pub pinned: RwSignal<Option<f64>>,
+    /// The moment under the pointer, as a share of the run.
+    pub pointed: RwSignal<Option<f64>>,
+    /// The column of the run whose moment is shown.
+    pub column: Memo<Option<usize>>,
+    /// The part of the run and the bands that the chart shows.
+    pub view: RwSignal<chart::View>,
+    /// The live tensors at the shown moment.
+    pub moment: Memo<Option<ShownMoment>>,
+}
+
+impl<R: Drawable> Clone for ShownPlan<R> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<R: Drawable> Copy for ShownPlan<R> {}
+
+impl<R: Drawable> ShownPlan<R> {
+    /// Creates the signals of a drawn plan.
+    pub fn new(
+        drawn: impl Fn() -> Option<Drawn<R>> + Send + Sync + 'static,
+        is_stale: impl Fn() -> bool + Send + Sync + 'static,
+        draft: RwSignal<Option<GpuDraft>>,
+    ) -> Self {
+        let drawn = memo(drawn);
+        let (pinned, pointed) = (RwSignal::new(None), RwSignal::new(None));
+        let column = memo(move || {
+            let share = pointed.get().or_else(|| pinned.get());
+            drawn.with(|drawn| {
+                let planned = drawn.as_ref()?;
+                let n_columns = planned.timeline.points.len();
+                Some(match share {
+                    Some(share) => chart::column_at_share(n_columns, share),
+                    None => planned.first_shown(),
+                })
+            })
+        });
+        let moment = memo(move || {
+            let at_failure = pinned.get().is_none() && pointed.get().is_none();
+            let column = column.get()?;
+            drawn.with(|drawn| ShownMoment::of(drawn.as_ref()?, column, at_failure))
+        });
+        Self {
+            drawn,
+            is_stale: memo(is_stale),
+            draft,
+            is_sliding: RwSignal::new(false),
+            pinned,
+            pointed,
+            column,
+            view: RwSignal::new(chart::View::default()),
+            moment,
+        }
+    }
+
+    /// Computes a value from the drawn plan, tracked; `None` without one.
+    pub fn with<T>(self, question: impl FnOnce(&PlanWithTimeline<R>) -> T) -> Option<T> {
+        self.drawn.with(|drawn| drawn.as_ref().map(|drawn| question(drawn)))
+    }
+
+    /// Returns whether the shown moment is the failure or the peak: neither pinned nor under the pointer.
+    pub fn follows(self) -> bool {
+        self.pinned.get().is_none() && self.pointed.get().is_none()
+    }
+
+    /// Shows the whole run and its failure or peak.
+    pub fn reset(self) {
+        self.pinned.set(None);
+        self.view.set(chart::View::default());
+    }
+}
