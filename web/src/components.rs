@@ -29,5 +29,7 @@ pub mod rig_charts;
 pub mod summary;
 pub mod tensors;
 pub mod to_diagnose;
+pub mod trainer_links;
+pub mod trainers;
 pub mod undo;
 pub mod verdict;

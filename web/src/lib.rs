@@ -44,6 +44,11 @@ pub fn compare() {
     show(text::TITLE_COMPARE, pages::ComparePage);
 }
 
+/// Shows the calculator of trainers other than nanoGPT.
+pub fn trainers() {
+    show(text::TITLE_TRAINERS, pages::TrainersPage);
+}
+
 /// Shows the rig page, which monitors the machine with the GPUs.
 pub fn rig() {
     show(text::TITLE_RIG, pages::RigPage);

@@ -8,6 +8,7 @@ mod diagnose;
 mod embed;
 mod gpus;
 mod rig;
+mod trainers;
 
 pub use budget::BudgetPage;
 pub use compare::ComparePage;
@@ -16,3 +17,4 @@ pub use diagnose::DiagnosePage;
 pub use embed::EmbedPage;
 pub use gpus::GpusPage;
 pub use rig::RigPage;
+pub use trainers::TrainersPage;

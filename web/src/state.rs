@@ -35,6 +35,7 @@ pub mod snippet;
 pub mod solving;
 pub mod steps;
 pub mod tensors;
+pub mod trainer;
 pub mod verdict;
 
 use std::{cell::RefCell, rc::Rc};

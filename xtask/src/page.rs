@@ -78,8 +78,16 @@ fn ensure_page(shell: &Shell, build: Build) -> Result<()> {
 }
 
 /// The pages; each has its own program, named in its HTML.
-pub const PAGES: [&str; 7] =
-    ["compare.html", "demo.html", "diagnose.html", "embed.html", "gpus.html", "rig.html", "index.html"];
+pub const PAGES: [&str; 8] = [
+    "compare.html",
+    "demo.html",
+    "diagnose.html",
+    "embed.html",
+    "gpus.html",
+    "rig.html",
+    "trainers.html",
+    "index.html",
+];
 
 /// Writes the pages into `dist`. `address` is their public address, or empty.
 fn assemble(shell: &Shell, build: Build, has_optimizers: bool, address: &str) -> Result<()> {
@@ -195,7 +203,7 @@ mod tests {
 
     /// Characters of a description that search results and previews show.
     const DESCRIPTION_MAX: usize = 160;
-    const TITLES: [(&str, text::Key); 7] = [
+    const TITLES: [(&str, text::Key); 8] = [
         ("index.html", text::TITLE_BUDGET),
         ("diagnose.html", text::TITLE_DIAGNOSE),
         ("gpus.html", text::TITLE_GPUS),
@@ -203,6 +211,7 @@ mod tests {
         ("demo.html", text::TITLE_DEMO),
         ("rig.html", text::TITLE_RIG),
         ("embed.html", text::TITLE_EMBED),
+        ("trainers.html", text::TITLE_TRAINERS),
     ];
 
     /// Returns the tags of a page. Each test has a folder of its own for the image.

@@ -16,6 +16,7 @@
 
 mod compared;
 mod percent;
+pub mod trainer;
 
 pub use self::compared::{AGAINST, split_compared, with_compared};
 use self::percent::{percent_decode, percent_encode};

@@ -2,7 +2,9 @@
 
 pub mod arguments;
 pub mod hf;
+pub mod input;
 pub mod nanochat;
+pub mod presets;
 
 use serde_json::{Map, Value};
 
@@ -106,6 +108,15 @@ impl Run {
         match self {
             Self::Nanochat(_) if nanochat::sets_expandable_segments(machine.torch) => SegmentKind::Expandable,
             Self::Nanochat(_) | Self::Hf(_) => machine.segments,
+        }
+    }
+
+    /// Number of batches of an evaluation.
+    #[must_use]
+    pub const fn eval_batches(&self) -> u64 {
+        match self {
+            Self::Nanochat(run) => run.eval_batches(),
+            Self::Hf(run) => run.eval_batches(),
         }
     }
 

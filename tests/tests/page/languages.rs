@@ -46,7 +46,7 @@ async fn all_words(page: &Page) -> BTreeSet<String> {
 /// Returns English texts that differ in the other language.
 fn english_left(words: &BTreeSet<String>, language: &Language) -> Vec<String> {
     let lines = |language: &Language| -> Vec<String> {
-        ["budget", "compare", "demo", "diagnose", "embed", "gpus"]
+        ["budget", "compare", "demo", "diagnose", "embed", "gpus", "trainers"]
             .iter()
             .flat_map(|page| packed(language, page).split('\n').map(str::to_owned).collect::<Vec<_>>())
             .collect()

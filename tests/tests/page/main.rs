@@ -46,6 +46,7 @@ mod shared_links;
 mod static_host;
 mod targets;
 mod tensors;
+mod trainers;
 mod unread;
 
 /// The values of nanoGPT's `config/train_gpt2.py`, in our own words.

@@ -46,12 +46,13 @@ fn missing_memory_has_a_readable_unit() {
 }
 
 /// The pages that need no agent, with a selector of what each draws.
-const PAGES: [(&str, &str); 6] = [
+const PAGES: [(&str, &str); 7] = [
     ("compare.html", "[data-testid=compare-headline]"),
     ("demo.html", "#write"),
     ("diagnose.html", "#message"),
     ("embed.html", "#snippet"),
     ("gpus.html", "[data-testid=gpus]"),
+    ("trainers.html", "#verdict[data-fits]"),
     ("", "#verdict[data-fits]"),
 ];
 

@@ -15,7 +15,7 @@ use std::{
 };
 use tempfile::TempDir;
 
-const PAGES: [&str; 7] = ["index", "diagnose", "gpus", "compare", "demo", "rig", "embed"];
+const PAGES: [&str; 8] = ["index", "diagnose", "gpus", "compare", "demo", "rig", "embed", "trainers"];
 /// A run that does not fit, with a long table.
 const RUN: &str = "1&batch_size=64&gradient_accumulation_steps=1&gpu=RTX%204070&others=2GiB";
 /// Timeout for a download.

@@ -5,18 +5,17 @@ use leptos::prelude::*;
 use super::actions::CopyButton;
 use super::dynamic::{part, some_words};
 use crate::{
-    state::budget::Budget,
+    state::memo::memo,
     text::{self, t},
 };
 
 /// The predicted message, if the run fails.
 #[component]
 pub fn Message(
-    /// The calculator's state.
-    budget: Budget,
+    /// The message of a run that fails.
+    message: Memo<Option<String>>,
 ) -> impl IntoView {
-    let message = budget.ask(|answer| Some(answer.plan()?.oom.as_ref()?.message.clone()));
-    let fails = budget.ask(|answer| answer.plan().is_some_and(|plan| plan.oom.is_some()));
+    let fails = memo(move || message.with(Option::is_some));
     part(move || {
         fails.get().then(|| {
             view! {

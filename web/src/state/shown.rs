@@ -75,10 +75,13 @@ impl<R> PartialEq for Drawn<R> {
     }
 }
 
+/// Returns the drawn plan, tracked.
+type DrawnPlan<R> = Box<dyn Fn() -> Option<Drawn<R>> + Send + Sync>;
+
 /// The signals of the drawn plan.
 pub struct ShownPlan<R: Drawable = Request> {
-    /// The drawn plan: the run's, else the most recent one.
-    drawn: Memo<Option<Drawn<R>>>,
+    /// Returns the drawn plan: the run's, else the most recent one. A memo of its type would add half a kilobyte of code.
+    drawn: StoredValue<DrawnPlan<R>>,
     /// Whether the drawn plan belongs to an earlier run, because this one has no plan or no valid GPU.
     pub is_stale: Memo<bool>,
     /// The text in the GPU field while it is not a valid choice.
@@ -113,23 +116,21 @@ impl<R: Drawable> ShownPlan<R> {
         is_stale: impl Fn() -> bool + Send + Sync + 'static,
         draft: RwSignal<Option<GpuDraft>>,
     ) -> Self {
-        let drawn = memo(drawn);
+        let drawn: StoredValue<DrawnPlan<R>> = StoredValue::new(Box::new(drawn));
+        let drawn_plan = move || drawn.with_value(|drawn| drawn());
         let (pinned, pointed) = (RwSignal::new(None), RwSignal::new(None));
         let column = memo(move || {
             let share = pointed.get().or_else(|| pinned.get());
-            drawn.with(|drawn| {
-                let planned = drawn.as_ref()?;
-                let n_columns = planned.timeline.points.len();
-                Some(match share {
-                    Some(share) => chart::column_at_share(n_columns, share),
-                    None => planned.first_shown(),
-                })
+            let planned = drawn_plan()?;
+            Some(match share {
+                Some(share) => chart::column_at_share(planned.timeline.points.len(), share),
+                None => planned.first_shown(),
             })
         });
         let moment = memo(move || {
             let at_failure = pinned.get().is_none() && pointed.get().is_none();
             let column = column.get()?;
-            drawn.with(|drawn| ShownMoment::of(drawn.as_ref()?, column, at_failure))
+            ShownMoment::of(&*drawn_plan()?, column, at_failure)
         });
         Self {
             drawn,
@@ -146,7 +147,7 @@ impl<R: Drawable> ShownPlan<R> {
 
     /// Computes a value from the drawn plan, tracked; `None` without one.
     pub fn with<T>(self, question: impl FnOnce(&PlanWithTimeline<R>) -> T) -> Option<T> {
-        self.drawn.with(|drawn| drawn.as_ref().map(|drawn| question(drawn)))
+        self.drawn.with_value(|drawn| drawn()).map(|planned| question(&planned))
     }
 
     /// Returns whether the shown moment is the failure or the peak: neither pinned nor under the pointer.

@@ -13,6 +13,7 @@ use headroom_planner::{
     plan::{Fit, Plan, plan},
     session::{Options, ResolvedSession, resolve},
     survey,
+    trainers::{self, TrainerRequest, hf, presets},
 };
 use headroom_text::{self as text, Text, units::human_size};
 
@@ -32,6 +33,10 @@ const RUNS: [(&str, &[&str]); 3] = [
 ];
 /// Arguments of the two runs of the page Compare.
 const COMPARED: [&str; 2] = ["--batch_size=12", "--batch_size=16"];
+/// Models of the page of other trainers than nanoGPT.
+const MODELS: [&str; 5] = ["Qwen3-0.6B", "Qwen3-1.7B", "Llama-3.2-3B", "Qwen3-4B", "Qwen3-8B"];
+/// Options of their runs.
+const LORA: [&str; 4] = ["--bf16", "--per_device_train_batch_size=1", "--lora_r=16", "--gradient_checkpointing"];
 /// Beginning of a story that the demo's model continues.
 const STORY: &str = "Once upon a time, ";
 /// Sentences of PyTorch's message in the image of Diagnose. The rest repeats figures and advises.
@@ -86,7 +91,7 @@ fn filled(template: &str, values: &[(&str, String)]) -> Result<String> {
 
 /// Returns the images of all pages.
 pub fn all() -> Result<Vec<Picture>> {
-    Ok(vec![index()?, diagnose()?, gpus()?, compare()?, demo()?, rig()?, embed()?])
+    Ok(vec![index()?, diagnose()?, gpus()?, compare()?, demo()?, rig()?, embed()?, trainers()?])
 }
 
 /// A planned run: nanoGPT's defaults with arguments.
@@ -199,14 +204,7 @@ fn gpus() -> Result<Picture> {
         };
         let total = row.device.total_bytes;
         let used = total.saturating_add_signed(summary.headroom_bytes.saturating_neg());
-        let size = human_size(summary.headroom_bytes.unsigned_abs());
-        let (sign, word) = if summary.fit == Fit::Fails { ("✕", "short") } else { ("✓", "left") };
-        lines.push_str(&format!(
-            "<tr><td>{}</td><td>{}</td><td class=\"{}\">{sign} {size} {word}</td></tr>",
-            short(name),
-            super::drawing::meter_of(used, total, largest),
-            class(summary.fit)
-        ));
+        lines.push_str(&verdict_row(short(name), [used, total, largest], summary.headroom_bytes, summary.fit));
     }
     let values = vec![
         ("fitting", fitting.to_string()),
@@ -229,6 +227,42 @@ fn compare() -> Result<Picture> {
     let values =
         vec![("more", human_size(more)), ("gpu", pinned.gpu()), ("rows", [&pinned, &changed].map(row).concat())];
     Ok(Picture { page: "compare", title: "Compare", template: include_str!("compare.html"), values })
+}
+
+fn trainers() -> Result<Picture> {
+    let machine = Options { gpu: GPU.to_owned(), ..Options::default() }.machine();
+    let machine = machine.map_err(|error| Failure::new(error.to_string()))?;
+    let mut lines = String::new();
+    for name in MODELS {
+        let preset = presets::find(name).ok_or_else(|| Failure::new(format!("no model {name}")))?;
+        let run = hf::Run::read(&preset.config(), &LORA.map(str::to_owned));
+        let run = run.map_err(|error| Failure::new(error.to_string()))?;
+        let request = TrainerRequest::new(trainers::Run::Hf(run), machine.clone());
+        let request = request.map_err(|error| Failure::new(error.to_string()))?;
+        let plan = trainers::plan(request).map_err(|error| Failure::new(error.to_string()))?;
+        let total = machine.device.total_bytes;
+        lines.push_str(&verdict_row(
+            name,
+            [plan.peak.device_used_bytes, total, total],
+            plan.headroom_bytes,
+            plan.fit(),
+        ));
+    }
+    let values = vec![("gpu", GPU.to_owned()), ("rows", lines)];
+    Ok(Picture {
+        page: "trainers",
+        title: "nanochat and Hugging Face",
+        template: include_str!("trainers.html"),
+        values,
+    })
+}
+
+/// A row of a table: a name, the meter of used, total and largest bytes, and the memory left.
+fn verdict_row(name: &str, [used, total, largest]: [u64; 3], headroom_bytes: i64, fit: Fit) -> String {
+    let size = human_size(headroom_bytes.unsigned_abs());
+    let (sign, word) = if fit == Fit::Fails { ("✕", "short") } else { ("✓", "left") };
+    let meter = super::drawing::meter_of(used, total, largest);
+    format!("<tr><td>{name}</td><td>{meter}</td><td class=\"{}\">{sign} {size} {word}</td></tr>", class(fit))
 }
 
 fn demo() -> Result<Picture> {

@@ -220,7 +220,8 @@ pub fn takes(keys: &'static [Key], name: &str, word: &str) -> bool {
     key_named(keys, name).is_some_and(|key| is_value(key, word))
 }
 
-fn key_named(keys: &'static [Key], word: &str) -> Option<&'static Key> {
+/// The key that a word names, with or without its dashes.
+pub(super) fn key_named(keys: &'static [Key], word: &str) -> Option<&'static Key> {
     let is_dash = |c: char| c == '-' || c == '_';
     let name = word.strip_prefix("--").unwrap_or(word);
     keys.iter().find(|key| key.name.split(is_dash).eq(name.split(is_dash)))

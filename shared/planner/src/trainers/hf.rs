@@ -169,6 +169,10 @@ impl Run {
         keys
     }
 
+    pub(super) const fn eval_batches(&self) -> u64 {
+        self.args.evaluation_batches
+    }
+
     pub(super) fn program(&self, gpu: GpuProperties) -> Result<Program, TensorTooLarge> {
         record(&self.args, gpu, Recorder::Gpu).program()
     }

@@ -123,6 +123,10 @@ impl Run {
         numbers.into_iter().chain([pattern, ("compile".to_owned(), false.into())]).collect()
     }
 
+    pub(super) const fn eval_batches(&self) -> u64 {
+        self.lengths.eval_steps
+    }
+
     pub(super) fn program(&self, gpu: GpuProperties) -> Result<Program, TensorTooLarge> {
         run(&self.args, self.lengths, gpu, Recorder::Gpu).program()
     }

@@ -1,0 +1,151 @@
+//! Models that people fine-tune, with the keys of their `config.json` that determine memory.
+//!
+//! Source: the `config.json` of each model's repository. The test compares the number of parameters with the published one.
+
+use serde_json::Value;
+
+/// A published model.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Preset {
+    /// Name of its repository, without the organisation.
+    pub name: &'static str,
+    /// Its `config.json`.
+    config: &'static str,
+}
+
+impl Preset {
+    /// The `config.json`.
+    #[must_use]
+    pub fn config(&self) -> Value {
+        serde_json::from_str(self.config).unwrap_or_default()
+    }
+}
+
+/// The preset of a name, with or without the organisation, in any case.
+#[must_use]
+pub fn find(name: &str) -> Option<&'static Preset> {
+    let name = name.rsplit('/').next().unwrap_or_default();
+    PRESETS.iter().find(|preset| preset.name.eq_ignore_ascii_case(name))
+}
+
+/// The models, the smallest of a family first.
+pub const PRESETS: &[Preset] = &[
+    Preset {
+        name: "Qwen3-0.6B",
+        config: r#"{"model_type":"qwen3","hidden_size":1024,"intermediate_size":3072,"num_hidden_layers":28,"num_attention_heads":16,"num_key_value_heads":8,"head_dim":128,"vocab_size":151936,"tie_word_embeddings":true,"dtype":"bfloat16"}"#,
+    },
+    Preset {
+        name: "Qwen3-1.7B",
+        config: r#"{"model_type":"qwen3","hidden_size":2048,"intermediate_size":6144,"num_hidden_layers":28,"num_attention_heads":16,"num_key_value_heads":8,"head_dim":128,"vocab_size":151936,"tie_word_embeddings":true,"dtype":"bfloat16"}"#,
+    },
+    Preset {
+        name: "Qwen3-4B",
+        config: r#"{"model_type":"qwen3","hidden_size":2560,"intermediate_size":9728,"num_hidden_layers":36,"num_attention_heads":32,"num_key_value_heads":8,"head_dim":128,"vocab_size":151936,"tie_word_embeddings":true,"dtype":"bfloat16"}"#,
+    },
+    Preset {
+        name: "Qwen3-8B",
+        config: r#"{"model_type":"qwen3","hidden_size":4096,"intermediate_size":12288,"num_hidden_layers":36,"num_attention_heads":32,"num_key_value_heads":8,"head_dim":128,"vocab_size":151936,"tie_word_embeddings":false,"dtype":"bfloat16"}"#,
+    },
+    Preset {
+        name: "Qwen3-14B",
+        config: r#"{"model_type":"qwen3","hidden_size":5120,"intermediate_size":17408,"num_hidden_layers":40,"num_attention_heads":40,"num_key_value_heads":8,"head_dim":128,"vocab_size":151936,"tie_word_embeddings":false,"dtype":"bfloat16"}"#,
+    },
+    Preset {
+        name: "Qwen2.5-0.5B",
+        config: r#"{"model_type":"qwen2","hidden_size":896,"intermediate_size":4864,"num_hidden_layers":24,"num_attention_heads":14,"num_key_value_heads":2,"vocab_size":151936,"tie_word_embeddings":true,"dtype":"bfloat16"}"#,
+    },
+    Preset {
+        name: "Qwen2.5-1.5B",
+        config: r#"{"model_type":"qwen2","hidden_size":1536,"intermediate_size":8960,"num_hidden_layers":28,"num_attention_heads":12,"num_key_value_heads":2,"vocab_size":151936,"tie_word_embeddings":true,"dtype":"bfloat16"}"#,
+    },
+    Preset {
+        name: "Qwen2.5-3B",
+        config: r#"{"model_type":"qwen2","hidden_size":2048,"intermediate_size":11008,"num_hidden_layers":36,"num_attention_heads":16,"num_key_value_heads":2,"vocab_size":151936,"tie_word_embeddings":true,"dtype":"bfloat16"}"#,
+    },
+    Preset {
+        name: "Qwen2.5-7B",
+        config: r#"{"model_type":"qwen2","hidden_size":3584,"intermediate_size":18944,"num_hidden_layers":28,"num_attention_heads":28,"num_key_value_heads":4,"vocab_size":152064,"tie_word_embeddings":false,"dtype":"bfloat16"}"#,
+    },
+    Preset {
+        name: "Qwen2.5-14B",
+        config: r#"{"model_type":"qwen2","hidden_size":5120,"intermediate_size":13824,"num_hidden_layers":48,"num_attention_heads":40,"num_key_value_heads":8,"vocab_size":152064,"tie_word_embeddings":false,"dtype":"bfloat16"}"#,
+    },
+    Preset {
+        name: "Llama-3.2-1B",
+        config: r#"{"model_type":"llama","hidden_size":2048,"intermediate_size":8192,"num_hidden_layers":16,"num_attention_heads":32,"num_key_value_heads":8,"head_dim":64,"vocab_size":128256,"tie_word_embeddings":true,"dtype":"bfloat16"}"#,
+    },
+    Preset {
+        name: "Llama-3.2-3B",
+        config: r#"{"model_type":"llama","hidden_size":3072,"intermediate_size":8192,"num_hidden_layers":28,"num_attention_heads":24,"num_key_value_heads":8,"head_dim":128,"vocab_size":128256,"tie_word_embeddings":true,"dtype":"bfloat16"}"#,
+    },
+    Preset {
+        name: "Llama-3.1-8B",
+        config: r#"{"model_type":"llama","hidden_size":4096,"intermediate_size":14336,"num_hidden_layers":32,"num_attention_heads":32,"num_key_value_heads":8,"vocab_size":128256,"tie_word_embeddings":false,"dtype":"bfloat16"}"#,
+    },
+    Preset {
+        name: "TinyLlama-1.1B",
+        config: r#"{"model_type":"llama","hidden_size":2048,"intermediate_size":5632,"num_hidden_layers":22,"num_attention_heads":32,"num_key_value_heads":4,"vocab_size":32000,"tie_word_embeddings":false,"dtype":"bfloat16"}"#,
+    },
+    Preset {
+        name: "SmolLM2-135M",
+        config: r#"{"model_type":"llama","hidden_size":576,"intermediate_size":1536,"num_hidden_layers":30,"num_attention_heads":9,"num_key_value_heads":3,"vocab_size":49152,"tie_word_embeddings":true,"dtype":"bfloat16"}"#,
+    },
+    Preset {
+        name: "SmolLM2-360M",
+        config: r#"{"model_type":"llama","hidden_size":960,"intermediate_size":2560,"num_hidden_layers":32,"num_attention_heads":15,"num_key_value_heads":5,"vocab_size":49152,"tie_word_embeddings":true,"dtype":"bfloat16"}"#,
+    },
+    Preset {
+        name: "SmolLM2-1.7B",
+        config: r#"{"model_type":"llama","hidden_size":2048,"intermediate_size":8192,"num_hidden_layers":24,"num_attention_heads":32,"num_key_value_heads":32,"vocab_size":49152,"tie_word_embeddings":true,"dtype":"bfloat16"}"#,
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        gpt::tensors::Category,
+        session::Options,
+        trainers::{self, Run, TrainerRequest, hf},
+    };
+
+    /// Published numbers of parameters, rounded as published.
+    const PARAMETERS: [(&str, f64, f64); 9] = [
+        ("Qwen3-0.6B", 0.6e9, 0.05e9),
+        ("Qwen3-1.7B", 1.7e9, 0.05e9),
+        ("Qwen3-8B", 8.2e9, 0.05e9),
+        ("Qwen2.5-0.5B", 0.49e9, 0.005e9),
+        ("Qwen2.5-7B", 7.61e9, 0.01e9),
+        ("Llama-3.2-1B", 1.23e9, 0.01e9),
+        ("Llama-3.1-8B", 8.03e9, 0.005e9),
+        ("TinyLlama-1.1B", 1.1e9, 0.005e9),
+        ("SmolLM2-135M", 134.5e6, 0.1e6),
+    ];
+
+    /// Bytes of the parameters of a preset in bfloat16, over two.
+    fn n_parameters(preset: &Preset) -> f64 {
+        let words = ["--per_device_train_batch_size=1", "--max_length=16"].map(str::to_owned);
+        let run = hf::Run::read(&preset.config(), &words).expect("a supported model");
+        let machine = Options { gpu: "H200".to_owned(), ..Options::default() }.machine().expect("a known GPU");
+        let request = TrainerRequest::new(Run::Hf(run), machine).expect("a supported GPU");
+        let plan = trainers::plan(request).expect("a plan");
+        plan.peak.by_category[Category::Parameters as usize] as f64 / 2.0
+    }
+
+    #[test]
+    fn parameters_are_those_published() {
+        for (name, published, error) in PARAMETERS {
+            let n = n_parameters(find(name).expect("a preset"));
+            assert!((n - published).abs() <= error, "{name}: {n}, published {published}");
+        }
+    }
+
+    #[test]
+    fn every_preset_is_planned() {
+        for preset in PRESETS {
+            assert!(n_parameters(preset) > 1e8, "{}", preset.name);
+        }
+        assert_eq!(find("Qwen/qwen3-4b").map(|preset| preset.name), Some("Qwen3-4B"));
+        assert_eq!(find("Qwen3"), None);
+    }
+}

@@ -1,0 +1,166 @@
+//! The calculator of trainers other than nanoGPT: nanochat and Hugging Face.
+
+use std::time::Duration;
+
+use headroom_planner::link::trainer::decode;
+use leptos::prelude::*;
+
+use crate::{
+    browser,
+    components::{
+        actions::CopyButton,
+        chart::ChartView,
+        dynamic::{act, part, words},
+        gpu_picker::GpuPicker,
+        header::Header,
+        message::Message,
+        notice::Notice,
+        phases::PhaseTable,
+        tensors::TensorList,
+        trainer_links::TrainerLinks,
+        trainers::{fit::LargestFits, form::TrainerForm, model::ModelInput},
+        verdict::{Figures, VerdictWords, headline, outcome},
+    },
+    state::{
+        gpu,
+        trainer::{TrainerPage, n_parameters, prefer_gpu, without_effect},
+        verdict::figures,
+    },
+    text::{self, say, t},
+};
+
+/// Delay after an edit before the address is updated. Browsers refuse more than a hundred updates in half a minute.
+const ADDRESS_DELAY: Duration = Duration::from_millis(300);
+
+/// The page.
+#[component]
+pub fn TrainersPage() -> impl IntoView {
+    let page = TrainerPage::new();
+    page.edit(|session| prefer_gpu(session, browser::kept_gpu().as_deref()));
+    open(page);
+    keep(page);
+    let leave = Callback::new(move |()| write(page));
+    let shown = page.shown;
+    let message = page.ask(|answer| Some(answer.plan()?.oom.as_ref()?.message.clone()));
+    let current = move || 1 + page.session.with(|session| session.trainer as usize);
+    view! {
+        <Header leave />
+        <Notice notice=page.notice />
+        <main class="budget">
+            {part(move || view! { <TrainerLinks current=current() /> })}
+            <Summary page />
+            <section class="budget__run" id="run" tabindex="-1" aria-label=t(text::YOUR_RUN)>
+                <GpuPicker page chosen=|name: String| browser::keep_gpu(&name) />
+                <ModelInput page />
+                <TrainerForm page />
+            </section>
+            <section class="budget__answer" id="answer" tabindex="-1" aria-label=t(text::RESULT)>
+                <Verdict page />
+                <div class="budget__course">
+                    <ChartView shown />
+                    <TensorList shown />
+                    <Message message />
+                </div>
+                <div class="budget__side">
+                    <LargestFits page />
+                    <PhaseTable shown />
+                    <Remarks page />
+                </div>
+            </section>
+        </main>
+    }
+}
+
+/// The run in one row that links to the form, for layouts with the form below the answer.
+#[component]
+fn Summary(page: TrainerPage) -> impl IntoView {
+    let run = move || page.session.with(|session| format!("{} · ", session.summary()));
+    let gpu = move || page.session.with(|session| gpu::field(&session.options));
+    view! {
+        <button type="button" class="run-summary" id="run-summary" on:click=act(|| browser::scroll_to("run"))>
+            <span class="run-summary__run">{words(run)}<strong>{words(gpu)}</strong></span>
+            <span class="run-summary__change">{t(text::CHANGE_RUN)}</span>
+        </button>
+    }
+}
+
+#[component]
+fn Verdict(page: TrainerPage) -> impl IntoView {
+    let verdict = page.verdict();
+    let no_plan = page.no_plan();
+    let figures = page.ask(|answer| answer.plan().map(|plan| figures(plan, n_parameters(plan))));
+    let is_entered = Signal::derive(move || page.is_entered());
+    let link = move |()| Some(browser::address_with(&page.session.with_untracked(|session| session.fragment())));
+    view! {
+        <div class="verdict" data-outcome=words(move || outcome(verdict))>
+            <VerdictWords verdict no_plan />
+            <Figures figures has_verdict=is_entered />
+            <div class="verdict__actions" role="group" aria-label=t(text::COPY)>
+                <span class="verdict__copy" aria-hidden="true">{t(text::COPY)}</span>
+                <CopyButton id="copy-link" label=t(text::COPY_LINK) enabled=is_entered content=link />
+            </div>
+        </div>
+        <p class="verdict-bar" data-outcome=words(move || outcome(verdict)) aria-hidden="true">
+            {words(move || headline(verdict, no_plan))}
+        </p>
+    }
+}
+
+/// What the figures include, and the options without effect on memory.
+#[component]
+fn Remarks(page: TrainerPage) -> impl IntoView {
+    let remarks = page.ask(|answer| {
+        let run = answer.plan()?.request.run();
+        let unused = without_effect(run).map(|keys| say(&text::trainer_no_effect(keys)));
+        Some(run.remarks().iter().map(|remark| (*remark).to_owned()).chain(unused).collect::<Vec<_>>())
+    });
+    let list = move || {
+        let remarks = remarks.get().unwrap_or_default();
+        remarks.into_iter().map(|remark| view! { <li>{remark}</li> }).collect_view()
+    };
+    view! {
+        <section class="remarks" aria-labelledby="remarks-title">
+            <h2 class="panel-title" id="remarks-title">{t(text::TRAINER_REMARKS)}</h2>
+            <ul>{part(list)}</ul>
+        </section>
+    }
+}
+
+/// Opens the run of the address, with the texts of its history entry.
+fn open(page: TrainerPage) {
+    if let Some(link) = decode(&browser::fragment()) {
+        page.open(link, browser::entry_state().as_deref());
+    }
+}
+
+/// Writes the run to the address.
+fn write(page: TrainerPage) {
+    page.session.with_untracked(|session| browser::replace_entry(&session.fragment(), &session.state()));
+}
+
+/// Updates the address after an edit. A completed action is a step of the history. Restores the run after Back, Forward
+/// or a link to the page.
+fn keep(page: TrainerPage) {
+    let pending = StoredValue::new(None::<TimeoutHandle>);
+    // The address, the texts and the number of steps as they are after the pending update.
+    let last = StoredValue::new((String::new(), String::new(), 0));
+    Effect::new(move |_| {
+        let (fragment, state) = page.session.with(|session| (session.fragment(), session.state()));
+        let n_steps = page.n_steps.get();
+        let before = last.get_value();
+        last.set_value((fragment.clone(), state.clone(), n_steps));
+        if let Some(pending) = pending.get_value() {
+            pending.clear();
+        }
+        if before.2 != n_steps {
+            // Back leads to the run as it was before the action.
+            browser::replace_entry(&before.0, &before.1);
+            browser::push_entry(&fragment);
+            browser::replace_entry(&fragment, &state);
+        } else {
+            let write = move || browser::replace_entry(&fragment, &state);
+            pending.set_value(set_timeout_with_handle(write, ADDRESS_DELAY).ok());
+        }
+    });
+    browser::on_history_step(move || open(page));
+}

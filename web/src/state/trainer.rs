@@ -1,0 +1,444 @@
+//! The page of runs of other trainers than nanoGPT: the user's input and its plan.
+
+use std::sync::Arc;
+
+use headroom_planner::{
+    gpt::tensors::Category,
+    link::trainer::{TrainerLink, encode},
+    plan::{Plan, RunOnMachine},
+    session::{MachineError, Options},
+    trainers::{
+        Run, TrainerRequest,
+        arguments::Key,
+        input::{Input, Trainer},
+        plan, presets,
+    },
+};
+use headroom_text::Text;
+use leptos::prelude::*;
+
+use super::{
+    entry::Faults,
+    gpu::{self, GpuDraft, OnGpu},
+    memo::memo,
+    needs::Needs,
+    no_plan::NoPlan,
+    shown::{Drawn, PlanWithTimeline, ShownPlan},
+    verdict::Verdict,
+};
+use crate::text::{self, say, t};
+
+/// Separator of the texts in the state of a history entry.
+const SEPARATOR: &str = "\0";
+
+/// The user's input.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TrainerSession {
+    /// The shown trainer.
+    pub trainer: Trainer,
+    /// The run of each trainer, in the order of [`Trainer::ALL`]. A run that is not shown is kept.
+    inputs: [Input; Trainer::ALL.len()],
+    /// The GPU and the environment.
+    pub options: Options,
+}
+
+impl Default for TrainerSession {
+    /// A run of each trainer that fits on GPUs of 12 GB.
+    fn default() -> Self {
+        let run = |trainer, command: &str, config| Input { trainer, command: command.to_owned(), config };
+        let nanochat = "--compile=False --depth=8 --device-batch-size=4";
+        let hf = "--bf16 --per_device_train_batch_size=2 --gradient_checkpointing --lora_r=16";
+        let model = config_text(&presets::PRESETS[0]);
+        Self {
+            trainer: Trainer::default(),
+            inputs: [run(Trainer::Nanochat, nanochat, String::new()), run(Trainer::Hf, hf, model)],
+            options: Options::default(),
+        }
+    }
+}
+
+/// The `config.json` of a preset.
+pub fn config_text(preset: &presets::Preset) -> String {
+    serde_json::to_string_pretty(&preset.config()).unwrap_or_default()
+}
+
+impl TrainerSession {
+    /// The run of the shown trainer.
+    pub fn input(&self) -> &Input {
+        &self.inputs[self.trainer as usize]
+    }
+
+    /// The run of the shown trainer.
+    pub fn input_mut(&mut self) -> &mut Input {
+        &mut self.inputs[self.trainer as usize]
+    }
+
+    /// The fragment, without `#`, of the run.
+    pub fn fragment(&self) -> String {
+        encode(self.input(), &self.options)
+    }
+
+    /// The texts of all runs, for a history entry.
+    pub fn state(&self) -> String {
+        let texts: Vec<&str> =
+            self.inputs.iter().flat_map(|input| [input.command.as_str(), input.config.as_str()]).collect();
+        texts.join(SEPARATOR)
+    }
+
+    /// Opens a link. The runs of the history entry replace that of the link, which lacks names and comments, and keep
+    /// those of the other trainers.
+    pub fn open(&mut self, link: TrainerLink, state: Option<&str>) {
+        let TrainerLink { input, options, names_gpu, .. } = link;
+        self.trainer = input.trainer;
+        if names_gpu {
+            self.options = options;
+        } else {
+            let Options { gpu, vram_bytes, .. } = self.options.clone();
+            self.options = Options { gpu, vram_bytes, ..options };
+        }
+        let is_of_form = !input.command.is_empty() || !input.config.is_empty();
+        if is_of_form {
+            *self.input_mut() = input;
+        }
+        let texts: Vec<&str> = state.map(|state| state.split(SEPARATOR).collect()).unwrap_or_default();
+        if texts.len() == 2 * self.inputs.len() {
+            for (input, texts) in self.inputs.iter_mut().zip(texts.chunks(2)) {
+                (input.command, input.config) = (texts[0].to_owned(), texts[1].to_owned());
+            }
+        }
+    }
+
+    /// Sets an option of the shown run.
+    pub fn set(&mut self, key: &Key, value: &str) {
+        self.input_mut().set(key, value);
+    }
+
+    /// Position of the model among the presets.
+    pub fn preset(&self) -> Option<usize> {
+        let config: serde_json::Value = serde_json::from_str(&self.input().config).ok()?;
+        presets::PRESETS.iter().position(|preset| preset.config() == config)
+    }
+
+    /// The run in one line.
+    pub fn summary(&self) -> String {
+        let value = |name: &str| {
+            let key = self.trainer.keys().iter().find(|key| key.name == name);
+            key.map(|key| self.input().value(key)).unwrap_or_default()
+        };
+        match self.trainer {
+            Trainer::Nanochat => format!("nanochat d{} · batch {}", value("depth"), value("device-batch-size")),
+            Trainer::Hf => {
+                let model = self.preset().map_or("Hugging Face", |index| presets::PRESETS[index].name);
+                let rank = value("lora_r");
+                let lora = if rank == "0" { String::new() } else { format!(" · LoRA {rank}") };
+                format!("{model}{lora} · batch {}", value("per_device_train_batch_size"))
+            }
+        }
+    }
+}
+
+/// Why there is no plan.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Obstacle {
+    /// The GPU or another option of the machine.
+    Machine(MachineError),
+    /// The run, in the words of the planner.
+    Run(String),
+}
+
+/// The plan of a session.
+#[derive(Debug)]
+pub struct PlannedTrainer {
+    /// The plan with its timeline, or the reason for its absence.
+    pub planned: Result<Drawn<TrainerRequest>, Obstacle>,
+    /// The most recent plan, which stays drawn while the input has none.
+    last: Option<Drawn<TrainerRequest>>,
+}
+
+impl PlannedTrainer {
+    /// Plans a session. Without a plan, that of `before` stays drawn.
+    pub fn after(session: &TrainerSession, before: Option<&Self>) -> Self {
+        let planned = planned(session);
+        let last = planned.as_ref().ok().cloned().or_else(|| before?.last.clone());
+        Self { planned, last }
+    }
+
+    /// The plan, if there is one.
+    pub fn plan(&self) -> Option<&Plan<TrainerRequest>> {
+        self.planned.as_ref().ok().map(|planned| &planned.plan)
+    }
+}
+
+fn planned(session: &TrainerSession) -> Result<Drawn<TrainerRequest>, Obstacle> {
+    let machine = session.options.machine().map_err(Obstacle::Machine)?;
+    let run = session.input().read().map_err(|error| Obstacle::Run(error.to_string()))?;
+    let eval_batches = run.eval_batches();
+    let request = TrainerRequest::new(run, machine).map_err(|error| Obstacle::Run(error.to_string()))?;
+    let plan = plan(request).map_err(|error| Obstacle::Run(say(&error.text())))?;
+    Ok(PlanWithTimeline::of(plan, eval_batches).into())
+}
+
+/// Number of parameters of a plan's model, those of adapters included.
+pub fn n_parameters(plan: &Plan<TrainerRequest>) -> u64 {
+    let live = plan.live_at(plan.peak.moment).into_iter();
+    let parameters = live.filter(|tensor| tensor.category() == Category::Parameters);
+    parameters.map(|tensor| tensor.shape.iter().product::<u64>()).sum()
+}
+
+/// A shared answer. Two are equal if they are the same allocation.
+#[derive(Clone, Debug)]
+pub struct SharedTrainer(Arc<PlannedTrainer>);
+
+impl PartialEq for SharedTrainer {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+/// The signals of the page.
+#[derive(Clone, Copy)]
+pub struct TrainerPage {
+    /// The user's input. Only [`TrainerPage::edit`] and [`TrainerPage::commit`] change it.
+    pub session: ReadSignal<TrainerSession>,
+    write: WriteSignal<TrainerSession>,
+    /// The number of completed actions, each of which is a step of the history.
+    pub n_steps: RwSignal<u32>,
+    draft: RwSignal<Option<GpuDraft>>,
+    faults: Faults,
+    answer: Memo<SharedTrainer>,
+    /// The drawn plan.
+    pub shown: ShownPlan<TrainerRequest>,
+    /// A notice about the parts of an opened link that were ignored.
+    pub notice: RwSignal<Option<Text>>,
+}
+
+impl TrainerPage {
+    /// Creates the signals, starting with a run of nanochat.
+    pub fn new() -> Self {
+        let (session, write) = signal(TrainerSession::default());
+        let answer = Memo::new(move |before: Option<&SharedTrainer>| {
+            let before = before.map(|before| &*before.0);
+            session.with(|session| SharedTrainer(Arc::new(PlannedTrainer::after(session, before))))
+        });
+        let draft = RwSignal::new(None);
+        let faults = Faults::default();
+        let is_entered = move || draft.with(Option::is_none) && faults.first().is_none();
+        let shown = ShownPlan::new(
+            move || answer.with(|answer| answer.0.last.clone()),
+            move || answer.with(|answer| answer.0.planned.is_err()) || !is_entered(),
+            draft,
+        );
+        let notice = RwSignal::new(None);
+        Self { session, write, n_steps: RwSignal::new(0), draft, faults, answer, shown, notice }
+    }
+
+    /// Changes the session while the user types or drags.
+    pub fn edit(self, change: impl FnOnce(&mut TrainerSession)) {
+        self.write.update(change);
+    }
+
+    /// Changes the session by a completed action, which Back undoes.
+    pub fn commit(self, change: impl FnOnce(&mut TrainerSession)) {
+        self.n_steps.update(|n| *n = n.wrapping_add(1));
+        self.edit(change);
+        self.faults.reset();
+    }
+
+    /// Opens the run of a link, with the texts of its history entry.
+    pub fn open(self, link: TrainerLink, state: Option<&str>) {
+        let notice = (!link.unknown.is_empty()).then(|| text::left_out(&link.unknown, None));
+        self.notice.set(notice);
+        self.edit(|session| session.open(link, state));
+        self.shown.reset();
+        self.draft.set(None);
+        self.faults.clear();
+    }
+
+    /// Derives a value from the answer.
+    pub fn ask<T: PartialEq + Send + Sync + 'static>(
+        self,
+        question: impl Fn(&PlannedTrainer) -> T + Send + Sync + 'static,
+    ) -> Memo<T> {
+        memo(move || self.answer.with(|answer| question(&answer.0)))
+    }
+
+    /// Returns whether every field has a valid value.
+    pub fn is_entered(self) -> bool {
+        self.draft.with(Option::is_none) && self.faults.first().is_none()
+    }
+
+    /// The verdict; `None` without a plan, or while a field is invalid.
+    pub fn verdict(self) -> Memo<Option<Verdict>> {
+        let verdict = move || self.answer.with(|answer| Some(Verdict::of(answer.0.plan()?, &Needs::default())));
+        memo(move || if self.is_entered() { verdict() } else { None })
+    }
+
+    /// The reason for the absence of a verdict.
+    pub fn no_plan(self) -> Memo<Option<NoPlan>> {
+        memo(move || match (self.draft.get(), self.faults.first()) {
+            (Some(draft), _) => Some(NoPlan::of_draft(&draft)),
+            (None, Some((field, expected))) => Some(NoPlan::of_fault(field, expected)),
+            (None, None) => self.answer.with(|answer| answer.0.planned.as_ref().err().map(no_plan)),
+        })
+    }
+
+    /// The request and whether its plan is current, tracked.
+    pub fn request(self) -> Option<TrainerRequest> {
+        self.answer.with(|answer| answer.0.plan().map(|plan| plan.request.clone()))
+    }
+}
+
+/// The words for a run without a plan. The planner's hint follows its error.
+fn no_plan(obstacle: &Obstacle) -> NoPlan {
+    let (error, hint) = match obstacle {
+        Obstacle::Machine(error) => (say(&error.message), String::new()),
+        Obstacle::Run(error) => {
+            let (error, hint) = error.split_once('\n').unwrap_or((error, ""));
+            (error.to_owned(), hint.to_owned())
+        }
+    };
+    NoPlan { headline: t(text::NO_PLAN).to_owned(), detail: [error, hint].join("\n").trim().to_owned(), unread: None }
+}
+
+impl OnGpu for TrainerPage {
+    fn options(self) -> Options {
+        self.session.with(|session| session.options.clone())
+    }
+
+    fn edit_options(self, change: impl FnOnce(&mut Options)) {
+        self.edit(|session| change(&mut session.options));
+    }
+
+    fn commit_options(self, change: impl FnOnce(&mut Options)) {
+        self.commit(|session| change(&mut session.options));
+    }
+
+    fn draft(self) -> RwSignal<Option<GpuDraft>> {
+        self.draft
+    }
+
+    fn faults(self) -> Faults {
+        self.faults
+    }
+
+    fn gpu_bytes(self) -> Option<u64> {
+        self.answer.with(|answer| Some(answer.0.plan()?.request.machine().device.total_bytes))
+    }
+
+    fn gpu_fault(self) -> Option<Text> {
+        self.answer.with(|answer| match &answer.0.planned {
+            Err(Obstacle::Machine(error)) if ["gpu", "vram"].contains(&error.option) => Some(error.message.clone()),
+            _ => None,
+        })
+    }
+}
+
+/// Selects the GPU chosen earlier on this device, if it is known.
+pub fn prefer_gpu(session: &mut TrainerSession, kept: Option<&str>) {
+    if let Some(name) = kept.filter(|name| gpu::is_known(name)) {
+        gpu::set(&mut session.options, name);
+    }
+}
+
+/// A field with a slider: the option, and the ends and steps of the slider.
+pub type Slider = (&'static str, u64, u64, u64);
+
+/// The options of a trainer that people change first.
+pub const fn sliders(trainer: Trainer) -> &'static [Slider] {
+    match trainer {
+        Trainer::Nanochat => &[("depth", 1, 32, 1), ("device-batch-size", 1, 64, 1), ("max-seq-len", 128, 4096, 128)],
+        Trainer::Hf => &[
+            ("per_device_train_batch_size", 1, 64, 1),
+            ("max_length", 128, 8192, 128),
+            ("gradient_accumulation_steps", 1, 64, 1),
+            ("lora_r", 0, 128, 4),
+        ],
+    }
+}
+
+/// The options that have a list or a switch below the sliders.
+pub const fn switches(trainer: Trainer) -> &'static [&'static str] {
+    match trainer {
+        Trainer::Nanochat => &["compile", "fp8"],
+        Trainer::Hf => &["dtype", "optim", "bf16", "gradient_checkpointing"],
+    }
+}
+
+/// The other options that change memory.
+pub fn further(trainer: Trainer) -> impl Iterator<Item = &'static Key> {
+    let is_first = move |name: &str| {
+        sliders(trainer).iter().any(|(first, ..)| *first == name) || switches(trainer).contains(&name)
+    };
+    trainer.keys().iter().filter(move |key| key.affects_memory && !is_first(key.name))
+}
+
+/// The option of a name.
+pub fn key(trainer: Trainer, name: &str) -> Option<&'static Key> {
+    trainer.keys().iter().find(|key| key.name == name)
+}
+
+/// The keys with which each run of the trainer differs from one without effect, for its remark.
+pub fn without_effect(run: &Run) -> Option<String> {
+    let keys: Vec<String> = run.without_effect().iter().map(|key| format!("--{key}")).collect();
+    (!keys.is_empty()).then(|| keys.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use headroom_planner::link::trainer::decode;
+
+    #[test]
+    fn both_default_runs_fit_on_12_gb() {
+        for trainer in Trainer::ALL {
+            let session = TrainerSession { trainer, ..TrainerSession::default() };
+            let answer = PlannedTrainer::after(&session, None);
+            let plan = answer.plan().expect("a plan");
+            assert!(plan.fits, "{trainer:?}");
+            assert!(n_parameters(plan) > 10_000_000, "{trainer:?}");
+        }
+    }
+
+    #[test]
+    fn a_link_opens_the_same_session() {
+        let mut session = TrainerSession { trainer: Trainer::Hf, ..TrainerSession::default() };
+        session.set(key(Trainer::Hf, "lora_r").expect("a key"), "32");
+        let mut opened = TrainerSession::default();
+        opened.open(decode(&session.fragment()).expect("a link"), None);
+        assert_eq!(opened, session);
+        assert!(opened.preset().is_some());
+    }
+
+    #[test]
+    fn a_history_entry_keeps_the_runs_of_both_trainers() {
+        let mut session = TrainerSession::default();
+        session.input_mut().command.push_str(" --run=mine");
+        session.trainer = Trainer::Hf;
+        session.input_mut().command = "python mine.py --bf16".to_owned();
+        let mut opened = TrainerSession::default();
+        opened.open(decode(&session.fragment()).expect("a link"), Some(&session.state()));
+        assert_eq!(opened, session);
+    }
+
+    #[test]
+    fn an_error_keeps_the_plan_drawn_and_names_the_option() {
+        let mut session = TrainerSession::default();
+        let first = PlannedTrainer::after(&session, None);
+        session.input_mut().command = "--depth=many".to_owned();
+        let second = PlannedTrainer::after(&session, Some(&first));
+        assert_eq!(second.last, first.planned.ok());
+        let words = no_plan(&second.planned.expect_err("an invalid depth"));
+        assert!(words.detail.contains("--depth=many"), "{words:?}");
+    }
+
+    #[test]
+    fn every_field_is_an_option_once() {
+        for trainer in Trainer::ALL {
+            let named = sliders(trainer).iter().map(|(name, ..)| *name).chain(switches(trainer).iter().copied());
+            let named: Vec<_> = named.chain(further(trainer).map(|key| key.name)).collect();
+            assert!(named.iter().all(|name| key(trainer, name).is_some()), "{named:?}");
+            let n_memory = trainer.keys().iter().filter(|key| key.affects_memory).count();
+            assert_eq!(named.len(), n_memory, "{named:?}");
+        }
+    }
+}
