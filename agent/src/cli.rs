@@ -13,6 +13,7 @@ mod doctor;
 mod error_exit;
 mod exit;
 mod export;
+mod fit;
 mod fixes;
 mod gpus;
 mod man;
@@ -114,6 +115,7 @@ pub const ROOT: Command = Command {
     usage: &["headroom COMMAND [ARGUMENTS]"],
     subcommands: &[
         &plan::COMMAND,
+        &fit::COMMAND,
         &diagnose::COMMAND,
         &gpus::COMMAND,
         &train::COMMAND,
@@ -132,7 +134,7 @@ pub const ROOT: Command = Command {
     ],
     notes: "`headroom help COMMAND` and `headroom COMMAND --help` show the help of a command.",
     exits: &[
-        (0, "success; for `plan`, the run fits"),
+        (0, "success; for `plan` and `fit`, the run fits"),
         (1, "the answer is no, nothing matches, or the work failed"),
         (status::STOPPED_EXIT_STATUS, "`train` was stopped, as by Ctrl-C; `watch` ends as the command that it runs"),
     ],

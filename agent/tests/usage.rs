@@ -72,14 +72,14 @@ fn a_mistaken_word_gets_the_one_that_was_meant() {
         (&["serve", "--retry-with-fix"], "--retry-with-fix is an option of `headroom watch`"),
         (
             &["bench", "--gpu", "RTX 4070"],
-            "--gpu is an option of `headroom plan`, `headroom diagnose`, `headroom watch` and `headroom runs export`",
+            "--gpu is an option of `headroom plan`, `headroom fit`, `headroom diagnose`, `headroom watch` and `headroom runs export`",
         ),
         (&["train", "--gpu", "RTX 4070"], "did you mean --device=cuda?"),
         (&["--link"], "--link is an option of `headroom plan`"),
         (&["--quite", "plan"], "did you mean --quiet?"),
         (
             &["serve", "--batch_size", "8"],
-            "--batch_size is a setting of nanoGPT, for `headroom plan`, `headroom diagnose` and `headroom train`",
+            "--batch_size is a setting of nanoGPT, for `headroom plan`, `headroom fit`, `headroom diagnose` and `headroom train`",
         ),
         (&["plan", "--batch-size", "64"], "did you mean --batch_size=64?"),
         (&["plan", "--lr", "1e-4"], "did you mean --learning_rate=1e-4?"),

@@ -5,10 +5,10 @@
 
 mod code_comments;
 mod gpus;
-mod machine;
+pub mod machine;
 pub mod options;
-mod report;
-mod trainer;
+pub mod report;
+pub mod trainer;
 
 use std::{
     collections::BTreeSet,
@@ -101,6 +101,9 @@ pub enum Error {
     /// A trainer's command line cannot be planned.
     #[error(transparent)]
     Trainer(#[from] ArgumentError),
+    /// The run has nothing that can be changed.
+    #[error("cannot find what fits: the run has no batch size")]
+    NothingToFit,
     /// The machine is not known.
     #[error(transparent)]
     Machine(#[from] MachineError),
@@ -157,22 +160,11 @@ pub fn run(mut args: Vec<OsString>) -> Result<Exit, super::Error> {
         }
         request.options.gpu = Options::default().gpu;
     }
-    if !request.names_gpu {
-        match (request.options.vram_bytes, request.given.iter().find_map(gpu_of_plan)) {
-            (None, Some((gpu, vram_bytes))) => {
-                (request.options.gpu, request.options.vram_bytes) = (gpu, vram_bytes);
-            }
-            (Some(_), _) => request.options.gpu.clear(),
-            (None, None) => {}
-        }
-    }
+    take_gpu_of_plan(&mut request);
     let sources = sources(&request.given)?;
     let resolved = resolve(&sources, &request.options);
     let problems = problems(&resolved);
-    let Some(asked) = resolved.request.clone().filter(|_| !problems.iter().any(stops_nanogpt)) else {
-        print::error(
-            &(said(&problems, &resolved.settings) + &findings(&resolved, |severity| severity == Severity::Error)),
-        );
+    let Some(asked) = planned(&resolved, &problems) else {
         return Ok(Exit::Usage);
     };
     let notes = said(&problems, &resolved.settings) + &code_comments::notes(&sources, &asked.train);
@@ -189,6 +181,30 @@ pub fn run(mut args: Vec<OsString>) -> Result<Exit, super::Error> {
         print::note(&findings(&resolved, |_| true));
     }
     Ok(if fits { Exit::Success } else { Exit::Failure })
+}
+
+/// Uses the GPU of a plan that is given as JSON, unless an option names one. A GPU given by its memory has no name.
+pub fn take_gpu_of_plan(request: &mut Request) {
+    if request.names_gpu {
+        return;
+    }
+    match (request.options.vram_bytes, request.given.iter().find_map(gpu_of_plan)) {
+        (None, Some((gpu, vram_bytes))) => {
+            (request.options.gpu, request.options.vram_bytes) = (gpu, vram_bytes);
+        }
+        (Some(_), _) => request.options.gpu.clear(),
+        (None, None) => {}
+    }
+}
+
+/// The run to plan. Without one, the errors are printed.
+pub fn planned(resolved: &ResolvedSession, problems: &[Problem]) -> Option<headroom_planner::plan::Request> {
+    let request = resolved.request.clone().filter(|_| !problems.iter().any(stops_nanogpt));
+    if request.is_none() {
+        let errors = findings(resolved, |severity| severity == Severity::Error);
+        print::error(&(said(problems, &resolved.settings) + &errors));
+    }
+    request
 }
 
 /// Names of the built-in configs among the sources.

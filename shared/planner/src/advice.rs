@@ -9,6 +9,7 @@ mod batch;
 mod change;
 mod code;
 mod fix;
+mod knob;
 mod patch;
 mod search;
 #[cfg(test)]
@@ -18,6 +19,7 @@ pub use batch::{BatchSizes, Gap};
 pub use change::{Change, RunSwitch};
 pub use code::{CodeChange, changed_files, changes_text, needs_text, patch_of};
 pub use fix::{Effect, Fix, Kind, time_text};
+pub use knob::{Knob, largest_of};
 pub use patch::ByHand;
 
 use crate::{

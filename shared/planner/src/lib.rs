@@ -9,6 +9,7 @@ pub mod advice;
 pub mod compute;
 pub mod diff;
 pub mod dtype;
+pub mod fit;
 pub mod gpt;
 pub mod hardware;
 pub mod link;

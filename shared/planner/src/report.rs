@@ -7,12 +7,12 @@ use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use crate::{
-    advice::{Advice, CodeChange},
+    advice::{Advice, CodeChange, Knob},
     gpt::{buffers::cuda::RESERVE_BYTES, tensors::Category},
     plan::{Oom, Plan, builtin::builtin},
     request::{Request, RunOnMachine},
     session::RunConfig,
-    trainers::{Knob, TrainerRequest},
+    trainers::TrainerRequest,
 };
 use headroom_text::Table;
 
@@ -62,12 +62,12 @@ impl Serialize for Node {
 }
 
 /// Number node.
-fn number(number: impl Into<Value>) -> Node {
+pub(crate) fn number(number: impl Into<Value>) -> Node {
     Node::Value(number.into())
 }
 
 /// String node; null for `None`.
-fn words(words: Option<&str>) -> Node {
+pub(crate) fn words(words: Option<&str>) -> Node {
     Node::Value(words.map_or(Value::Null, Value::from))
 }
 

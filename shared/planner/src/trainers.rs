@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use arguments::ArgumentError;
 
 use crate::{
-    advice::largest,
+    advice::{Knob, largest_of},
     gpt::tensors::TensorTooLarge,
     memory::{allocator::SegmentKind, context::GpuProperties, program::Program, simulate::simulate},
     plan::{
@@ -27,19 +27,6 @@ pub enum Run {
     Nanochat(nanochat::Run),
     /// Hugging Face's `Trainer`.
     Hf(hf::Run),
-}
-
-/// A number of the run that can be reduced until the run fits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Knob {
-    /// Key of the trainer.
-    pub key: &'static str,
-    /// Value of the run.
-    pub value: u64,
-    /// The run's value is a multiple of this number.
-    pub step: u64,
-    /// Largest value that is tried.
-    pub max: u64,
 }
 
 impl Run {
@@ -129,13 +116,19 @@ impl Run {
         }
     }
 
-    /// The same run with another value of a knob.
+    /// The same run with another value of a knob. `None` if the trainer rejects it.
     #[must_use]
-    fn with(&self, key: &str, value: u64) -> Self {
+    pub fn with(&self, key: &'static str, value: u64) -> Option<Self> {
         match self {
-            Self::Nanochat(run) => Self::Nanochat(run.with(key, value)),
-            Self::Hf(run) => Self::Hf(run.with(key, value)),
+            Self::Nanochat(run) => run.with(key, value).map(Self::Nanochat),
+            Self::Hf(run) => Some(Self::Hf(run.with(key, value))),
         }
+    }
+
+    /// The values of a knob that the trainer accepts, ascending.
+    #[must_use]
+    pub fn candidates(&self, knob: Knob) -> Vec<u64> {
+        knob.values().into_iter().filter(|value| self.with(knob.key, *value).is_some()).collect()
     }
 }
 
@@ -189,17 +182,10 @@ pub fn plan(request: TrainerRequest) -> Result<Plan<TrainerRequest>, PlanError> 
 #[must_use]
 pub fn largest_that_fits(request: &TrainerRequest, knob: Knob) -> Option<u64> {
     let TrainerRequest { run, machine } = request;
-    let fits = |n: u64| {
-        let program = run.with(knob.key, n * knob.step).program(machine.gpu());
-        program.is_ok_and(|program| simulate(&program, machine.segments, machine.capacity_bytes()).failure.is_none())
-    };
-    let max = knob.max / knob.step.max(1);
-    if !fits(1) {
-        return None;
-    }
-    let (mut fitting, mut beyond) = (1, 2);
-    while beyond <= max && fits(beyond) {
-        (fitting, beyond) = (beyond, beyond.saturating_mul(2));
-    }
-    Some(largest(fitting, beyond.min(max + 1), fits) * knob.step)
+    largest_of(&run.candidates(knob), |value| {
+        let program = run.with(knob.key, value).map(|run| run.program(machine.gpu()));
+        program
+            .and_then(Result::ok)
+            .is_some_and(|program| simulate(&program, machine.segments, machine.capacity_bytes()).failure.is_none())
+    })
 }

@@ -1,7 +1,7 @@
 //! Options of every plan: the GPU, other processes, the allocator, and the form of the answer.
 
 use headroom_planner::{
-    hardware::{find, search},
+    hardware::{Device, by_popularity, find, search},
     memory::message::TorchVersion,
     session::Options,
 };
@@ -19,7 +19,13 @@ pub trait PlanArguments {
 
     /// Records that the GPU was given.
     fn note_gpu(&mut self) {}
+
+    /// The GPUs of the table of `headroom fit`.
+    fn gpus(&mut self) -> &mut Option<Vec<&'static Device>>;
 }
+
+/// The value of an option that selects every known GPU.
+pub const ALL: &str = "all";
 
 impl<T: PlanArguments> Flag<T> {
     /// The `--gpu` option.
@@ -69,11 +75,24 @@ impl<T: PlanArguments> Flag<T> {
         set: |request, _| put(&mut request.options().expandable_segments, true),
     };
 
+    /// The `--gpus` option.
+    pub const GPUS: Self = Self {
+        name: "gpus",
+        value: Some("LIST"),
+        doc: "GPUs of the table, separated by commas, or all\n[default: 10 common ones of 8 to 32 GB]",
+        set: |request, list| {
+            let all = || by_popularity().map(|(_, device)| device).collect();
+            let named = || list.split(',').map(|name| find(name.trim()).map_err(|error| error.text().to_string()));
+            let gpus = if list.eq_ignore_ascii_case(ALL) { all() } else { named().collect::<Result<_, _>>()? };
+            put(request.gpus(), Some(gpus))
+        },
+    };
+
     /// The `--json` option.
     pub const JSON: Self = Self {
         name: "json",
         value: None,
-        doc: "Print the plan as JSON, schema 1",
+        doc: "Print the answer as JSON, schema 1",
         set: |request, _| put(request.json(), true),
     };
 

@@ -3,6 +3,7 @@
 use std::ffi::{OsStr, OsString};
 
 use headroom_planner::{
+    hardware::Device,
     nanogpt::defaults,
     optimizer_spec::Optimizer,
     session::Options,
@@ -11,7 +12,7 @@ use headroom_planner::{
 
 pub use super::machine::bytes;
 use super::{
-    machine::{PlanArguments, put},
+    machine::{ALL, PlanArguments, put},
     trainer,
 };
 use crate::cli::{
@@ -30,14 +31,13 @@ pub struct Request {
     pub json: bool,
     /// Whether to print only the link.
     pub link: bool,
+    /// GPUs of the table, for `fit` only.
+    pub gpus: Option<Vec<&'static Device>>,
     /// Text to read, for `diagnose` only.
     pub text: Option<OsString>,
     /// nanoGPT's command line, in order.
     pub given: Vec<NanogptArgument>,
 }
-
-/// The value of `--gpu` for every known GPU.
-const ALL: &str = "all";
 
 impl PlanArguments for Request {
     fn options(&mut self) -> &mut Options {
@@ -50,6 +50,10 @@ impl PlanArguments for Request {
 
     fn note_gpu(&mut self) {
         self.names_gpu = true;
+    }
+
+    fn gpus(&mut self) -> &mut Option<Vec<&'static Device>> {
+        &mut self.gpus
     }
 }
 
@@ -183,6 +187,7 @@ pub const FLAGS: &[Flag<Request>] = &[
     Flag::EXPANDABLE_SEGMENTS,
     Flag::TORCH,
     Flag::JSON,
+    // The last one: `headroom fit` has all others.
     Flag {
         name: "link",
         value: None,
@@ -261,6 +266,16 @@ pub fn nanogpt_word<T>(
     })
 }
 
+/// nanoGPT's command line, for the help.
+pub const ARGUMENTS: &str = "\
+Accepts the arguments of nanoGPT's `python train.py` in any order; later ones override:
+  CONFIG.py      A config file. It is parsed, never executed
+  --key=value    A nanoGPT setting, such as --batch_size=64 or --compile=False; also
+                 --vocab_size=N       [default: from the data set, else 50304]
+                 --eval_batch_size=N  if train.py is patched to use another evaluation batch
+  --key value    The same. A word that ends in .py is always a config file. After a
+                 True/False setting, only a truth value counts as its value";
+
 /// The command, for help, completions and the manual.
 pub const COMMAND: Command = Command {
     name: "plan",
@@ -269,14 +284,7 @@ pub const COMMAND: Command = Command {
 Predicts how much GPU memory a nanoGPT run needs, whether it fits, and where it would run
 out of memory.",
     usage: &["headroom plan [CONFIG.py …] [--key=value …] [OPTIONS]"],
-    arguments: "\
-Accepts the arguments of nanoGPT's `python train.py` in any order; later ones override:
-  CONFIG.py      A config file. It is parsed, never executed
-  --key=value    A nanoGPT setting, such as --batch_size=64 or --compile=False; also
-                 --vocab_size=N       [default: from the data set, else 50304]
-                 --eval_batch_size=N  if train.py is patched to use another evaluation batch
-  --key value    The same. A word that ends in .py is always a config file. After a
-                 True/False setting, only a truth value counts as its value",
+    arguments: ARGUMENTS,
     options: || shown(FLAGS),
     takes_settings: true,
     words: Words::Files,

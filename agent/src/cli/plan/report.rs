@@ -53,7 +53,7 @@ fn other_device(finding: &Finding, style: &Style) -> String {
 }
 
 /// "Fits on RTX 4070: 2.61 GiB left.", and the certainty of that.
-fn verdict(plan: &Plan, style: &Style) -> String {
+pub fn verdict(plan: &Plan, style: &Style) -> String {
     let needed = CodeChange::needed_by(&plan.request.train);
     let changes = (!needed.is_empty()).then(|| changes_text(&needed).to_string());
     let vocabulary = plan.request.given_vocab_size.map(|size| text::a_vocabulary_of(size).to_string());

@@ -3,10 +3,12 @@
 use std::ffi::{OsStr, OsString};
 
 use headroom_planner::{
+    advice::Knob,
+    hardware::Device,
     plan::Plan,
     session::Options,
     trainers::{
-        Knob, Run, TrainerRequest,
+        Run, TrainerRequest,
         arguments::{Key, takes},
         hf, largest_that_fits, nanochat, plan,
     },
@@ -23,11 +25,13 @@ use crate::cli::{
 
 /// Parsed arguments.
 #[derive(Debug, Default)]
-struct Arguments {
+pub struct Arguments {
     /// GPU and environment.
-    options: Options,
+    pub options: Options,
     /// Whether to print JSON.
-    json: bool,
+    pub json: bool,
+    /// GPUs of the table, for `fit` only.
+    pub gpus: Option<Vec<&'static Device>>,
     /// The trainer's command line.
     words: Vec<String>,
     /// A model's config, of Hugging Face models only.
@@ -42,7 +46,47 @@ impl PlanArguments for Arguments {
     fn json(&mut self) -> &mut bool {
         &mut self.json
     }
+
+    fn gpus(&mut self) -> &mut Option<Vec<&'static Device>> {
+        &mut self.gpus
+    }
 }
+
+/// How a trainer's command line is read.
+#[derive(Clone, Copy)]
+pub struct Trainer {
+    keys: &'static [Key],
+    read: fn(&Arguments) -> Result<Run, Error>,
+    /// Description of the arguments, for the help.
+    pub arguments: &'static str,
+}
+
+/// nanochat's `scripts.base_train`.
+pub const BASE_TRAIN: Trainer = Trainer {
+    keys: nanochat::KEYS,
+    read: |arguments| Ok(Run::Nanochat(nanochat::Run::read(&arguments.words)?)),
+    arguments: "\
+Accepts the options of `python -m scripts.base_train`, such as --depth=12 or --depth 12, and:
+  --compile=False  Plan the eager run; compiled runs of nanochat are not predicted yet
+  --vocab-size=N   Vocabulary of the tokenizer [default: 32768]",
+};
+
+/// Hugging Face's `Trainer`.
+pub const HF_TRAINER: Trainer = Trainer {
+    keys: hf::KEYS,
+    read: |arguments| Ok(Run::Hf(hf_run(arguments)?)),
+    arguments: "\
+  CONFIG.json    The model's config.json: llama, qwen2 or qwen3
+  --key=value    An option of TrainingArguments, such as --per_device_train_batch_size=2,
+                 --gradient_accumulation_steps=4, --bf16, --optim=adamw_torch or
+                 --gradient_checkpointing; also
+                 --max_length=N  Tokens of each sequence [default: 1024]
+                 --dtype=NAME    Dtype of the weights [default: that of the config]
+                 --lora_r=N      Rank of LoRA adapters [default: no LoRA]
+                 --lora_target_modules=NAME,NAME or all-linear [default: q_proj,v_proj]
+                 --lora_dropout=P [default: 0]
+  --key value    The same. After a True/False option, only a truth value counts as its value",
+};
 
 const FLAGS: &[Flag<Arguments>] = &[
     Flag::GPU,
@@ -62,18 +106,12 @@ pub const NANOCHAT: Command = Command {
 Predicts how much GPU memory nanochat's `scripts.base_train` needs, whether it fits, and
 where it would run out of memory.",
     usage: &["headroom plan nanochat --compile=False [--key=value …] [OPTIONS]"],
-    arguments: "\
-Accepts the options of `python -m scripts.base_train`, such as --depth=12 or --depth 12, and:
-  --compile=False  Plan the eager run; compiled runs of nanochat are not predicted yet
-  --vocab-size=N   Vocabulary of the tokenizer [default: 32768]",
+    arguments: BASE_TRAIN.arguments,
     options: || shown(FLAGS),
     notes: "A SIZE is 11.69GiB, 800MiB, 12GB or a number of bytes.",
     exits: &[(0, "the run fits"), (1, "the run does not fit")],
     examples: &["headroom plan nanochat --compile=False --depth=12 --device-batch-size=8 --gpu \"RTX 4070\""],
-    run: |args| {
-        let read = |arguments: &Arguments| Ok(Run::Nanochat(nanochat::Run::read(&arguments.words)?));
-        run(&NANOCHAT, args, nanochat::KEYS, read)
-    },
+    run: |args| run(&NANOCHAT, args, BASE_TRAIN),
     ..Command::EMPTY
 };
 
@@ -85,43 +123,22 @@ pub const HF: Command = Command {
 Predicts how much GPU memory `transformers.Trainer` needs for a causal language model, also
 with LoRA, whether it fits, and where it would run out of memory.",
     usage: &["headroom plan hf CONFIG.json [--key=value …] [OPTIONS]"],
-    arguments: "\
-  CONFIG.json    The model's config.json: llama, qwen2 or qwen3
-  --key=value    An option of TrainingArguments, such as --per_device_train_batch_size=2,
-                 --gradient_accumulation_steps=4, --bf16, --optim=adamw_torch or
-                 --gradient_checkpointing; also
-                 --max_length=N  Tokens of each sequence [default: 1024]
-                 --dtype=NAME    Dtype of the weights [default: that of the config]
-                 --lora_r=N      Rank of LoRA adapters [default: no LoRA]
-                 --lora_target_modules=NAME,NAME or all-linear [default: q_proj,v_proj]
-                 --lora_dropout=P [default: 0]
-  --key value    The same. After a True/False option, only a truth value counts as its value",
+    arguments: HF_TRAINER.arguments,
     options: || shown(FLAGS),
     words: Words::Files,
     notes: "A SIZE is 11.69GiB, 800MiB, 12GB or a number of bytes.",
     exits: &[(0, "the run fits"), (1, "the run does not fit")],
     examples: &["headroom plan hf config.json --bf16 --per_device_train_batch_size=2 --lora_r=16 --gpu \"RTX 4070\""],
-    run: |args| run(&HF, args, hf::KEYS, |arguments| Ok(Run::Hf(hf_run(arguments)?))),
+    run: |args| run(&HF, args, HF_TRAINER),
     ..Command::EMPTY
 };
 
 /// Reads a command line, plans the run, and prints the answer.
-fn run(
-    command: &'static Command,
-    args: Vec<OsString>,
-    keys: &'static [Key],
-    read: fn(&Arguments) -> Result<Run, Error>,
-) -> Result<Exit, cli::Error> {
-    let mut arguments = Arguments::default();
-    let takes = |name: &str, word: &OsStr| word.to_str().is_some_and(|word| takes(keys, name, word));
-    let take = |arguments: &mut Arguments, word| take_word(command, arguments, word);
-    if parse_with(command.name, FLAGS, args, &mut arguments, take, takes)? == ParsedArgs::Help {
+fn run(command: &'static Command, args: Vec<OsString>, trainer: Trainer) -> Result<Exit, cli::Error> {
+    let Some((run, arguments)) = read(command, FLAGS, args, trainer)? else {
         return command.print_help();
-    }
-    let run = read(&arguments)?;
-    let machine = arguments.options.machine().map_err(Error::from)?;
-    let request = TrainerRequest::new(run, machine).map_err(Error::from)?;
-    let plan = plan(request).map_err(Error::from)?;
+    };
+    let plan = planned(run, &arguments.options)?;
     let knobs = plan.request.run().knobs().into_iter();
     let largest: Vec<_> = knobs.map(|knob| (knob, largest_that_fits(&plan.request, knob))).collect();
     let answer = if arguments.json {
@@ -131,6 +148,33 @@ fn run(
     };
     print::data(&answer)?;
     Ok(if plan.fits { Exit::Success } else { Exit::Failure })
+}
+
+/// Reads a command line. `None` if the user requested help.
+///
+/// # Errors
+/// An option is invalid, or the run is not one that Headroom plans.
+pub fn read(
+    command: &'static Command,
+    flags: &[Flag<Arguments>],
+    args: Vec<OsString>,
+    trainer: Trainer,
+) -> Result<Option<(Run, Arguments)>, cli::Error> {
+    let mut arguments = Arguments::default();
+    let takes = |name: &str, word: &OsStr| word.to_str().is_some_and(|word| takes(trainer.keys, name, word));
+    let take = |arguments: &mut Arguments, word| take_word(command, arguments, word);
+    if parse_with(command.name, flags, args, &mut arguments, take, takes)? == ParsedArgs::Help {
+        return Ok(None);
+    }
+    Ok(Some(((trainer.read)(&arguments)?, arguments)))
+}
+
+/// Plans a run on the GPU of the options.
+///
+/// # Errors
+/// The GPU is unknown, or Headroom does not plan the run on it.
+pub fn planned(run: Run, options: &Options) -> Result<Plan<TrainerRequest>, Error> {
+    Ok(plan(TrainerRequest::new(run, options.machine()?)?)?)
 }
 
 /// Reads the model's config and the options.
@@ -165,10 +209,14 @@ fn answer(plan: &Plan<TrainerRequest>, largest: &[(Knob, Option<u64>)], style: &
     parts.push(what_fits(largest, style));
     parts.extend([report::phases(plan, style), report::peak(plan, style), report::outside(plan, style)]);
     parts.push(report::basis(plan, style));
-    let run = plan.request.run();
-    let remarks: String = run.remarks().iter().map(|remark| style.wrapped(remark, 0)).collect();
-    parts.push(style.paint(Ink::Heading, "Worth knowing") + "\n" + &remarks + &without_effect(run, style));
+    parts.push(remarks(plan.request.run(), style));
     parts.join("\n")
+}
+
+/// Remarks on the figures and on options without effect.
+pub fn remarks(run: &Run, style: &Style) -> String {
+    let remarks: String = run.remarks().iter().map(|remark| style.wrapped(remark, 0)).collect();
+    style.paint(Ink::Heading, "Worth knowing") + "\n" + &remarks + &without_effect(run, style)
 }
 
 /// The largest value of each knob with which the run fits.

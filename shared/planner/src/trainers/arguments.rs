@@ -161,6 +161,15 @@ impl Values {
         Ok(Self { keys, given })
     }
 
+    /// The same values with another one of a key.
+    #[must_use]
+    pub(super) fn with(&self, key: &'static str, value: u64) -> Self {
+        let mut values = self.clone();
+        values.given.retain(|(name, _)| *name != key);
+        values.given.push((key, value.to_string()));
+        values
+    }
+
     /// The error for a run that Headroom does not plan because of a key's value.
     #[must_use]
     pub fn unsupported(&self, key: &'static str, cause: impl Into<String>) -> ArgumentError {

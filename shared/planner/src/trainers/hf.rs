@@ -6,11 +6,9 @@
 use serde_json::{Map, Value};
 use thiserror::Error;
 
-use super::{
-    Knob,
-    arguments::{ArgumentError, Key, Kind, Values, memory, other},
-};
+use super::arguments::{ArgumentError, Key, Kind, Values, memory, other};
 use crate::{
+    advice::Knob,
     dtype::Dtype,
     gpt::tensors::TensorTooLarge,
     memory::{context::GpuProperties, program::Program},

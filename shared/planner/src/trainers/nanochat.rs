@@ -4,11 +4,9 @@
 
 use serde_json::{Map, Value};
 
-use super::{
-    Knob,
-    arguments::{ArgumentError, Key, Kind, Values, memory, other},
-};
+use super::arguments::{ArgumentError, Key, Kind, Values, memory, other};
 use crate::{
+    advice::Knob,
     gpt::tensors::TensorTooLarge,
     hardware::ComputeCapability,
     memory::{context::GpuProperties, message::TorchVersion, program::Program},
@@ -92,7 +90,10 @@ impl Run {
     /// # Errors
     /// A key is unknown, its value is invalid, or Headroom does not plan such a run.
     pub fn read(words: &[String]) -> Result<Self, ArgumentError> {
-        let values = Values::read("scripts.base_train", KEYS, words)?;
+        Self::new(Values::read("scripts.base_train", KEYS, words)?)
+    }
+
+    fn new(values: Values) -> Result<Self, ArgumentError> {
         let args = args(&values)?;
         refuse_unsupported(&values)?;
         let total_batch_size = total_batch_size(&values, &args)?;
@@ -145,14 +146,9 @@ impl Run {
         ]
     }
 
-    pub(super) fn with(&self, key: &str, value: u64) -> Self {
-        let mut run = self.clone();
-        match key {
-            "device-batch-size" => run.args.device_batch_size = value,
-            "max-seq-len" => run.args.max_seq_len = value,
-            _ => run.args.depth = value,
-        }
-        run
+    /// The same command line with another value of a knob. `None` if the script stops with it.
+    pub(super) fn with(&self, key: &'static str, value: u64) -> Option<Self> {
+        Self::new(self.values.with(key, value)).ok()
     }
 }
 
