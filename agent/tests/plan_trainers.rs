@@ -80,6 +80,32 @@ fn depth_20_of_nanochat_fits_12_gb_with_no_batch_size() {
 }
 
 #[test]
+fn a_run_that_does_not_fit_has_fixes_that_do() {
+    let run = [&NANOCHAT[..], &["--device-batch-size=16", "--gpu=RTX 3060"]].concat();
+    let plan = json(&run);
+    let fix = &plan["fixes"][0];
+    assert_eq!((&fix["id"], &fix["effect_on_training"]), (&"micro_batch".into(), &"none".into()), "{fix}");
+    let argument = fix["arguments"][0].as_str().expect("an option");
+    let after = json(&[&run[..], &[argument]].concat());
+    assert_eq!((&after["fits"], &after["headroom_bytes"]), (&true.into(), &fix["headroom_bytes"]));
+    assert_eq!(
+        (&after["peak"]["device_used_bytes"], &after["fixes"]),
+        (&fix["device_used_bytes"], &Value::Array(vec![]))
+    );
+    let output = headroom(&run);
+    let answer = text(&output.stdout);
+    assert!(answer.contains(&format!("1  {argument}\n   the same training, slower; takes ")), "{answer}");
+}
+
+#[test]
+fn depth_20_on_12_gb_has_a_reason() {
+    let output = headroom(&["nanochat", "--compile=False", "--device-batch-size=2", "--gpu=RTX 4070"]);
+    let answer = text(&output.stdout);
+    assert!(answer.contains("No change that keeps the training makes it fit on this GPU."), "{answer}");
+    assert!(answer.contains("20 bytes per matrix parameter"), "{answer}");
+}
+
+#[test]
 fn errors_name_the_option_and_the_remedy() {
     for (words, expected) in [
         (&["nanochat"][..], "hint: --compile=False plans the eager run"),

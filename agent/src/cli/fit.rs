@@ -5,7 +5,7 @@ mod table;
 use std::ffi::{OsStr, OsString};
 
 use headroom_planner::{
-    fit::{FitAnswer, NanogptRun, Room, ScalableRun, TrainerRun, common_gpus, fit},
+    fit::{FitAnswer, NanogptRun, ScalableRun, TrainerRun, common_gpus, fit},
     hardware::Device,
     plan::{Plan, RunOnMachine, plan},
     session::resolve,
@@ -200,7 +200,7 @@ impl<R: RunOnMachine> Answer<'_, R> {
         let found = fit(run, gpus.unwrap_or(&common)).ok_or(Error::NothingToFit)?;
         let device = &plan.request.machine().device;
         let answer = if *json {
-            let document = found.document(trainer, config.clone(), device, Room::of(plan));
+            let document = found.document(trainer, config.clone(), device, plan.room());
             serde_json::to_string_pretty(&document).map_err(Error::from)? + "\n"
         } else {
             self.text(&found, &Style::of_stdout())

@@ -1,8 +1,10 @@
 //! Formats fixes for the terminal: sufficient ones, best first; helpful but insufficient ones; and the bounds.
 
 use headroom_planner::{
-    advice::{Advice, BatchSizes, ByHand, Change, Fix},
-    plan::Plan,
+    advice::{Advice, BatchSizes, ByHand, Change, Effect, Fix, RunSwitch},
+    memory::message::TorchVersion,
+    plan::{Fit, Plan},
+    trainers::fixes::{TrainerAdvice, TrainerFix},
 };
 use headroom_text::{self as text, units::human_size};
 
@@ -38,6 +40,48 @@ pub fn fixes(plan: &Plan, advice: &Advice, style: &Style) -> Option<String> {
     }
     text.push_str(&batch_sizes(&advice.batch_sizes, style));
     Some(text)
+}
+
+/// Formats the section for a run of another trainer that does not fit.
+pub fn trainer_fixes(advice: &TrainerAdvice, torch: TorchVersion, style: &Style) -> String {
+    let mut text = style.paint(Ink::Heading, "What to change, least impact first") + "\n";
+    let (enough, not_enough): (Vec<_>, Vec<_>) = advice.fixes.iter().partition(|fix| fix.fits());
+    for (index, fix) in enough.iter().take(MAX_FIXES).enumerate() {
+        let head = format!("{}  {}", index + 1, words_of(fix, torch));
+        text.push_str(&(style.paint(Ink::Fits, style.wrapped(&head, 0).trim_end()) + "\n"));
+        text.push_str(&style.wrapped(&outcome(fix), 3));
+    }
+    text.push_str(&advice.obstacle.as_ref().map_or_else(String::new, |obstacle| style.wrapped(obstacle, 0)));
+    if !not_enough.is_empty() {
+        text.push_str(&(style.paint(Ink::Quiet, "these help, and are not enough alone") + "\n"));
+    }
+    for fix in not_enough.iter().take(MAX_FIXES) {
+        let line = format!("{}  saves {}", words_of(fix, torch), human_size(fix.saves_bytes));
+        text.push_str(&style.wrapped(&line, 3));
+    }
+    text
+}
+
+/// What a fix of another trainer does to the memory, the result of the training and its time.
+fn outcome(fix: &TrainerFix) -> String {
+    let fits = if fix.room.fit == Fit::Narrow { "fits narrowly" } else { "fits" };
+    let left = human_size(fix.room.headroom_bytes.unsigned_abs());
+    let effect = match fix.effect {
+        Effect::None => "the same training",
+        Effect::Small => "nearly the same training",
+        Effect::ChangesModel => "changes the training",
+    };
+    let time = if fix.is_slower { ", slower" } else { "" };
+    let used = human_size(fix.device_used_bytes);
+    format!("{effect}{time}; takes {used} and {fits}, {left} left. {}", fix.notes.join(" "))
+}
+
+/// The options of a fix, and the environment variable if needed.
+fn words_of(fix: &TrainerFix, torch: TorchVersion) -> String {
+    let expandable = Change::Switch(RunSwitch::ExpandableSegments);
+    let variable = fix.expandable.then(|| expandable.environment(torch)).flatten();
+    let variable = variable.map(|variable| format!("{variable} (planned by {})", expandable.argument()));
+    fix.arguments().into_iter().chain(variable).collect::<Vec<_>>().join(" ")
 }
 
 /// Largest batch that fits, and remarks on larger ones.

@@ -12,7 +12,7 @@ pub use runs::{NanogptRun, TrainerRun};
 use crate::{
     advice::{Knob, largest_of},
     hardware::{Device, devices, find},
-    plan::{Fit, Plan, RunOnMachine},
+    plan::{Fit, Room},
 };
 
 /// GPUs of the table if none are given: common ones with 8 to 32 GB that compute in bfloat16.
@@ -34,25 +34,6 @@ const MAX_SIZES: usize = 6;
 
 /// Maximum number of GPUs tried for a run that fits no GPU of the table.
 const MAX_GPUS_TRIED: usize = 16;
-
-/// Whether a run fits, and the memory that it leaves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Room {
-    /// Whether the run fits.
-    pub fit: Fit,
-    /// Memory left on the GPU at the peak, in bytes; negative if bytes are missing.
-    pub headroom_bytes: i64,
-    /// Bounds of that memory, in bytes.
-    pub band_bytes: [i64; 2],
-}
-
-impl Room {
-    /// The memory that a planned run leaves.
-    #[must_use]
-    pub fn of<R: RunOnMachine>(plan: &Plan<R>) -> Self {
-        Self { fit: plan.fit(), headroom_bytes: plan.headroom_bytes, band_bytes: plan.headroom_band_bytes() }
-    }
-}
 
 /// The largest value of a knob that fits, if nothing else changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

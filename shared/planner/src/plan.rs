@@ -236,6 +236,17 @@ pub fn outlook(request: &Request) -> PlanOutcome {
     PlanOutcome { fits: true, is_certain: high <= total, is_beyond: false, headroom_bytes }
 }
 
+/// Whether a run fits, and the memory that it leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// Whether the run fits.
+    pub fit: Fit,
+    /// Memory left on the GPU at the peak, in bytes; negative if bytes are missing.
+    pub headroom_bytes: i64,
+    /// Bounds of that memory, in bytes.
+    pub band_bytes: [i64; 2],
+}
+
 fn signed_difference(have: u64, need: u64) -> i64 {
     i64::try_from(i128::from(have) - i128::from(need)).unwrap_or(i64::MIN)
 }
@@ -249,6 +260,12 @@ impl<R: RunOnMachine> Plan<R> {
             None if self.headroom_band_bytes()[0] < 0 => Fit::Narrow,
             None => Fit::Fits,
         }
+    }
+
+    /// Whether the run fits, and the memory that it leaves.
+    #[must_use]
+    pub fn room(&self) -> Room {
+        Room { fit: self.fit(), headroom_bytes: self.headroom_bytes, band_bytes: self.headroom_band_bytes() }
     }
 
     /// Bounds of the memory left on the GPU at the peak, in bytes, from the estimate's uncertainty.

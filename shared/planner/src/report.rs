@@ -7,12 +7,12 @@ use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use crate::{
-    advice::{Advice, CodeChange, Knob},
+    advice::{Advice, CodeChange},
     gpt::{buffers::cuda::RESERVE_BYTES, tensors::Category},
     plan::{Oom, Plan, builtin::builtin},
     request::{Request, RunOnMachine},
     session::RunConfig,
-    trainers::TrainerRequest,
+    trainers::{TrainerRequest, fixes::TrainerAdvice},
 };
 use headroom_text::Table;
 
@@ -124,11 +124,11 @@ impl<R: RunOnMachine> Plan<R> {
 }
 
 impl Plan<TrainerRequest> {
-    /// The plan as a document. `largest` has the largest value of each knob with which the run fits.
+    /// The plan as a document.
     #[must_use]
-    pub fn trainer_document(&self, largest: &[(Knob, Option<u64>)]) -> Node {
+    pub fn trainer_document(&self, advice: &TrainerAdvice) -> Node {
         let MemoryFields { device, phases, peak, oom, basis } = self.memory_fields();
-        let fit = largest.iter().map(|(knob, value)| (knob.key, value.map_or_else(|| words(None), number)));
+        let fit = advice.largest.iter().map(|(knob, value)| (knob.key, value.map_or_else(|| words(None), number)));
         let remarks = self.request.run().remarks().iter().map(|remark| words(Some(remark)));
         Node::Object(vec![
             ("schema", number(SCHEMA)),
@@ -142,6 +142,8 @@ impl Plan<TrainerRequest> {
             ("oom", oom),
             ("basis", basis),
             ("largest", Node::Object(fit.collect())),
+            ("fixes", Node::List(advice.fixes.iter().map(|fix| Node::Value(fix.json())).collect())),
+            ("obstacle", words(advice.obstacle.as_deref())),
             ("remarks", Node::List(remarks.collect())),
         ])
     }

@@ -1,6 +1,7 @@
 //! Plans of trainers other than nanoGPT, whose events the engine derives from their models.
 
 pub mod arguments;
+pub mod fixes;
 pub mod hf;
 pub mod input;
 pub mod nanochat;
@@ -122,6 +123,30 @@ impl Run {
         match self {
             Self::Nanochat(run) => run.with(key, value).map(Self::Nanochat),
             Self::Hf(run) => Some(Self::Hf(run.with(key, value))),
+        }
+    }
+
+    /// The same run with other options. `None` if the trainer rejects them, or Headroom does not plan the run.
+    fn with_options(&self, options: &[(&'static str, String)]) -> Option<Self> {
+        match self {
+            Self::Nanochat(run) => run.with_options(options).map(Self::Nanochat),
+            Self::Hf(run) => run.with_options(options).map(Self::Hf),
+        }
+    }
+
+    /// Changes that reduce the memory of the run on a GPU, least harmful first.
+    fn moves(&self, gpu: GpuProperties) -> Vec<fixes::Move> {
+        match self {
+            Self::Nanochat(run) => run.moves(|knob| fixes::smaller(self, knob)),
+            Self::Hf(run) => run.moves(gpu, |knob| fixes::smaller(self, knob)),
+        }
+    }
+
+    /// Why the optimizer takes much memory, in English.
+    const fn optimizer_remark(&self) -> Option<&'static str> {
+        match self {
+            Self::Nanochat(_) => Some(nanochat::OPTIMIZER_REMARK),
+            Self::Hf(_) => None,
         }
     }
 

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use headroom_planner::{
-    fit::{FitAnswer, GpuRow, Limit, Room, SmallestGpu},
+    fit::{FitAnswer, GpuRow, Limit, SmallestGpu},
     hardware::Device,
-    plan::Fit,
+    plan::{Fit, Room},
 };
 use headroom_text::units::{GIB, human_size};
 

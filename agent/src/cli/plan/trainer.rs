@@ -5,12 +5,13 @@ use std::ffi::{OsStr, OsString};
 use headroom_planner::{
     advice::Knob,
     hardware::Device,
-    plan::Plan,
+    plan::{Plan, RunOnMachine},
     session::Options,
     trainers::{
         Run, TrainerRequest,
         arguments::{Key, takes},
-        hf, largest_that_fits, nanochat, plan,
+        fixes::{TrainerAdvice, advise},
+        hf, nanochat, plan,
     },
 };
 
@@ -19,6 +20,7 @@ use crate::cli::{
     self, Exit,
     args::{Flag, ParsedArgs, UsageError, Word, parse_with, shown},
     command::{Command, Words},
+    fixes::trainer_fixes,
     print,
     style::{Ink, Style},
 };
@@ -139,12 +141,11 @@ fn run(command: &'static Command, args: Vec<OsString>, trainer: Trainer) -> Resu
         return command.print_help();
     };
     let plan = planned(run, &arguments.options)?;
-    let knobs = plan.request.run().knobs().into_iter();
-    let largest: Vec<_> = knobs.map(|knob| (knob, largest_that_fits(&plan.request, knob))).collect();
+    let advice = advise(&plan);
     let answer = if arguments.json {
-        serde_json::to_string_pretty(&plan.trainer_document(&largest)).map_err(Error::from)? + "\n"
+        serde_json::to_string_pretty(&plan.trainer_document(&advice)).map_err(Error::from)? + "\n"
     } else {
-        answer(&plan, &largest, &Style::of_stdout())
+        answer(&plan, &advice, &Style::of_stdout())
     };
     print::data(&answer)?;
     Ok(if plan.fits { Exit::Success } else { Exit::Failure })
@@ -203,10 +204,11 @@ fn take_word(command: &Command, arguments: &mut Arguments, word: Word) -> Result
     Ok(())
 }
 
-fn answer(plan: &Plan<TrainerRequest>, largest: &[(Knob, Option<u64>)], style: &Style) -> String {
+fn answer(plan: &Plan<TrainerRequest>, advice: &TrainerAdvice, style: &Style) -> String {
     let mut parts = vec![report::verdict_with(plan, &[], style)];
     parts.extend(plan.oom.as_ref().map(|oom| report::message(oom, style)));
-    parts.push(what_fits(largest, style));
+    parts.extend((!plan.fits).then(|| trainer_fixes(advice, plan.request.machine().torch, style)));
+    parts.push(what_fits(&advice.largest, style));
     parts.extend([report::phases(plan, style), report::peak(plan, style), report::outside(plan, style)]);
     parts.push(report::basis(plan, style));
     parts.push(remarks(plan.request.run(), style));

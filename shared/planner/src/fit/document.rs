@@ -1,9 +1,9 @@
 //! The answer as JSON, schema 1: the output of `headroom fit --json`.
 
-use super::{FitAnswer, GpuRow, Limit, Room, SmallestGpu};
+use super::{FitAnswer, GpuRow, Limit, SmallestGpu};
 use crate::{
     hardware::Device,
-    plan::Fit,
+    plan::{Fit, Room},
     report::{Node, Object, SCHEMA, number, words},
 };
 use serde_json::{Map, Value};

@@ -1,11 +1,11 @@
 //! Runs of nanoGPT and of other trainers, with the numbers that people change.
 
-use super::{Limit, Room, ScalableRun};
+use super::{Limit, ScalableRun};
 use crate::{
     advice::{self, Knob},
     hardware::Device,
     nanogpt::{Settings, Value},
-    plan::{self, Request},
+    plan::{self, Request, Room},
     session::{Options, resolve_settings},
     trainers::{self, Run, TrainerRequest, arguments::ArgumentError},
 };
@@ -59,8 +59,7 @@ impl ScalableRun for NanogptRun<'_> {
     }
 
     fn with(&self, key: &'static str, value: u64) -> Option<Room> {
-        let plan = plan::plan(self.request(Some((key, value)))?).ok()?;
-        Some(Room::of(&plan))
+        Some(plan::plan(self.request(Some((key, value)))?).ok()?.room())
     }
 
     fn device(&self) -> Option<Device> {
@@ -120,7 +119,7 @@ impl ScalableRun for TrainerRun<'_> {
 
     fn with(&self, key: &'static str, value: u64) -> Option<Room> {
         let request = self.request(self.run.with(key, value)?).ok()?;
-        Some(Room::of(&trainers::plan(request).ok()?))
+        Some(trainers::plan(request).ok()?.room())
     }
 
     fn device(&self) -> Option<Device> {

@@ -161,12 +161,12 @@ impl Values {
         Ok(Self { keys, given })
     }
 
-    /// The same values with another one of a key.
+    /// The same values with other ones of some keys.
     #[must_use]
-    pub(super) fn with(&self, key: &'static str, value: u64) -> Self {
+    pub(super) fn with(&self, options: &[(&'static str, String)]) -> Self {
         let mut values = self.clone();
-        values.given.retain(|(name, _)| *name != key);
-        values.given.push((key, value.to_string()));
+        values.given.retain(|(name, _)| options.iter().all(|(changed, _)| changed != name));
+        values.given.extend_from_slice(options);
         values
     }
 

@@ -6,7 +6,10 @@
 use serde_json::{Map, Value};
 use thiserror::Error;
 
-use super::arguments::{ArgumentError, Key, Kind, Values, memory, other};
+use super::{
+    arguments::{ArgumentError, Key, Kind, Values, memory, other},
+    fixes::{Move, Options},
+};
 use crate::{
     advice::Knob,
     dtype::Dtype,
@@ -15,6 +18,10 @@ use crate::{
     models::hf::{Args, Checkpointing, Config, ConfigError, Lora, Optimizer, record},
     torch::Recorder,
 };
+
+mod moves;
+
+use moves::moves;
 
 const NUMBER: Kind = Kind::Integer(i64::MIN, i64::MAX);
 const INTERVALS: Kind = Kind::Choice(&["no", "steps", "epoch"]);
@@ -126,14 +133,35 @@ impl Run {
     pub fn read(config: &Value, words: &[String]) -> Result<Self, RunError> {
         let model = Config::new(config)?;
         let values = Values::read("TrainingArguments", KEYS, words)?;
-        refuse_unsupported(&values)?;
-        let args = args(model, weights(config, &values)?, &values);
-        if args.weights == Dtype::Float32 && args.autocast.is_none() && model.heads != model.key_value_heads {
-            let cause = "attention in float32 with fewer heads of keys than of queries is not derived yet; --bf16 is";
-            return Err(values.unsupported("bf16", cause).into());
-        }
+        let weights = weights(config, &values)?;
         let model_type = config.get("model_type").and_then(Value::as_str).unwrap_or_default().to_owned();
+        Ok(Self::new(model, weights, values, model_type)?)
+    }
+
+    fn new(model: Config, weights: Dtype, values: Values, model_type: String) -> Result<Self, ArgumentError> {
+        refuse_unsupported(&values)?;
+        let is_grouped = model.heads != model.key_value_heads;
+        let args = args(model, weights, &values);
+        if args.weights == Dtype::Float32 && args.autocast.is_none() && is_grouped {
+            let cause = "attention in float32 with fewer heads of keys than of queries is not derived yet; --bf16 is";
+            return Err(values.unsupported("bf16", cause));
+        }
         Ok(Self { args, values, model_type })
+    }
+
+    pub(super) fn with_options(&self, options: &[(&'static str, String)]) -> Option<Self> {
+        let values = self.values.with(options);
+        let weights = if values.text("dtype") == "bfloat16" { Dtype::Bfloat16 } else { self.args.weights };
+        Self::new(self.args.config, weights, values, self.model_type.clone()).ok()
+    }
+
+    /// Changes that reduce the memory of the run on a GPU. `smaller` has the smaller values of a knob.
+    pub(super) fn moves(&self, gpu: GpuProperties, smaller: impl Fn(Knob) -> Vec<Options>) -> Vec<Move> {
+        moves(self, gpu.compute_capability.major >= 8, smaller)
+    }
+
+    pub(super) fn args(&self) -> &Args {
+        &self.args
     }
 
     pub(super) fn values(&self) -> &Values {

@@ -4,9 +4,12 @@
 
 use serde_json::{Map, Value};
 
-use super::arguments::{ArgumentError, Key, Kind, Values, memory, other};
+use super::{
+    arguments::{ArgumentError, Key, Kind, Values, memory, other},
+    fixes::{Move, Options},
+};
 use crate::{
-    advice::Knob,
+    advice::{Effect, Knob},
     gpt::tensors::TensorTooLarge,
     hardware::ComputeCapability,
     memory::{context::GpuProperties, message::TorchVersion, program::Program},
@@ -61,6 +64,10 @@ pub const REMARKS: &[&str] = &[
     "The script enables expandable segments, which PyTorch follows from 2.10 on; --torch=2.9 plans without them.",
     "The CORE metric and the samples of every 2,000 steps are not included.",
 ];
+
+/// Why the optimizer takes much memory.
+pub(super) const OPTIMIZER_REMARK: &str = "MuonAdamW stacks the gradients and the parameters of all matrices and holds \
+    the stacks from the first step on: 20 bytes per matrix parameter with its momentum.";
 
 /// Why the script's run on a GPU cannot be planned, if so.
 pub(super) fn obstacle(gpu: GpuProperties) -> Option<&'static str> {
@@ -148,7 +155,25 @@ impl Run {
 
     /// The same command line with another value of a knob. `None` if the script stops with it.
     pub(super) fn with(&self, key: &'static str, value: u64) -> Option<Self> {
-        Self::new(self.values.with(key, value)).ok()
+        self.with_options(&[(key, value.to_string())])
+    }
+
+    pub(super) fn with_options(&self, options: &[(&'static str, String)]) -> Option<Self> {
+        Self::new(self.values.with(options)).ok()
+    }
+
+    /// Changes that reduce the memory of the run. `smaller` has the smaller values of a knob.
+    pub(super) fn moves(&self, smaller: impl Fn(Knob) -> Vec<Options>) -> Vec<Move> {
+        let moves = self.knobs().into_iter().map(|knob| match knob.key {
+            "device-batch-size" => {
+                let note = "More micro-batches of fewer sequences in each step, with the same total-batch-size.";
+                Move::to("micro_batch", smaller(knob), note).slower()
+            }
+            "max-seq-len" => Move::to("max_seq_len", smaller(knob), "The model is trained on shorter sequences.")
+                .with_effect(Effect::ChangesModel),
+            _ => Move::to("depth", smaller(knob), "A smaller model.").with_effect(Effect::ChangesModel),
+        });
+        moves.collect()
     }
 }
 

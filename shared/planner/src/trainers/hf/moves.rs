@@ -1,0 +1,73 @@
+//! Changes that reduce the memory of `Trainer`'s run.
+
+use super::Run;
+use crate::{
+    advice::{Effect, Knob},
+    dtype::Dtype,
+    models::hf::Optimizer,
+    trainers::fixes::{Move, Options},
+};
+
+/// Limit of `gradient_accumulation_steps` that is planned.
+const MAX_ACCUMULATION: u64 = 256;
+
+/// The changes, least harmful first. `smaller` has the smaller values of a knob.
+pub(super) fn moves(run: &Run, has_bfloat16: bool, smaller: impl Fn(Knob) -> Vec<Options>) -> Vec<Move> {
+    let args = run.args();
+    let mut moves = Vec::new();
+    let mut offer = |applies: bool, step: Move| {
+        if applies {
+            moves.push(step);
+        }
+    };
+    let is_float32 = args.weights == Dtype::Float32;
+    let is_bf16_offered = has_bfloat16 && is_float32 && args.autocast.is_none();
+    let note = "More micro-batches of fewer sequences in each step, with as many sequences in all.";
+    offer(true, Move::to("micro_batch", micro_batches(run), note).slower());
+    let note = "Backward recomputes each layer's activations.";
+    let checkpointing = to("gradient_checkpointing", &[("gradient_checkpointing", "True")], note).slower();
+    offer(args.checkpointing.is_none(), checkpointing);
+    let note = "The fused optimizer has no temporary lists.";
+    offer(args.optimizer == Optimizer::AdamwTorch, to("fused_optimizer", &[("optim", "adamw_torch_fused")], note));
+    let note = "Autocast computes in bfloat16; the weights stay in float32.";
+    offer(is_bf16_offered, to("bf16", &[("bf16", "True")], note).with_effect(Effect::Small));
+    let note = "Weights, gradients and optimizer state in bfloat16, which rounds small updates.";
+    offer(
+        has_bfloat16 && is_float32,
+        to("bfloat16_weights", &[("dtype", "bfloat16")], note).with_effect(Effect::Small),
+    );
+    let is_adamw = matches!(args.optimizer, Optimizer::AdamwTorch | Optimizer::AdamwTorchFused);
+    let note = "Adafactor stores a row and a column of the second moment instead of two moments per weight.";
+    offer(is_adamw, to("adafactor", &[("optim", "adafactor")], note).with_effect(Effect::ChangesModel));
+    let note = "Trains adapters of all linear layers instead of the weights.";
+    let lora = to("lora", &[("lora_r", "16"), ("lora_target_modules", "all-linear")], note);
+    offer(args.lora.is_none(), lora.with_effect(Effect::ChangesModel));
+    for knob in run.knobs() {
+        let note = "Longer sequences are cut.";
+        let shorter = || Move::to("max_length", smaller(knob), note).with_effect(Effect::ChangesModel);
+        offer(knob.key == "max_length", shorter());
+    }
+    moves
+}
+
+fn to(id: &'static str, options: &[(&'static str, &str)], note: &'static str) -> Move {
+    Move::to(id, vec![options.iter().map(|(key, value)| (*key, (*value).to_owned())).collect()], note)
+}
+
+/// Smaller micro-batches with as many sequences in each step, ascending.
+fn micro_batches(run: &Run) -> Vec<Options> {
+    let args = run.args();
+    let sequences = args.batch * args.accumulation;
+    let is_kept = |size: &u64| sequences.is_multiple_of(*size) && sequences / size <= MAX_ACCUMULATION;
+    let settings = |size: u64| {
+        let mut options = vec![
+            ("per_device_train_batch_size", size.to_string()),
+            ("gradient_accumulation_steps", (sequences / size).to_string()),
+        ];
+        if args.evaluation_batches > 0 {
+            options.push(("per_device_eval_batch_size", size.to_string()));
+        }
+        options
+    };
+    (1..args.batch).filter(is_kept).map(settings).collect()
+}
