@@ -51,7 +51,7 @@ pub fn trainer_fixes(advice: &TrainerAdvice, torch: TorchVersion, style: &Style)
         text.push_str(&(style.paint(Ink::Fits, style.wrapped(&head, 0).trim_end()) + "\n"));
         text.push_str(&style.wrapped(&outcome(fix), 3));
     }
-    text.push_str(&advice.obstacle.as_ref().map_or_else(String::new, |obstacle| style.wrapped(obstacle, 0)));
+    text.push_str(&advice.obstacle.iter().map(|sentence| style.wrapped(&sentence.to_string(), 0)).collect::<String>());
     if !not_enough.is_empty() {
         text.push_str(&(style.paint(Ink::Quiet, "these help, and are not enough alone") + "\n"));
     }
@@ -73,7 +73,7 @@ fn outcome(fix: &TrainerFix) -> String {
     };
     let time = if fix.is_slower { ", slower" } else { "" };
     let used = human_size(fix.device_used_bytes);
-    format!("{effect}{time}; takes {used} and {fits}, {left} left. {}", fix.notes.join(" "))
+    format!("{effect}{time}; takes {used} and {fits}, {left} left. {}", fix.note())
 }
 
 /// The options of a fix, and the environment variable if needed.

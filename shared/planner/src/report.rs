@@ -14,7 +14,7 @@ use crate::{
     session::RunConfig,
     trainers::{TrainerRequest, fixes::TrainerAdvice},
 };
-use headroom_text::Table;
+use headroom_text::{Table, Text};
 
 /// Version of the schema.
 pub const SCHEMA: u32 = 1;
@@ -130,6 +130,7 @@ impl Plan<TrainerRequest> {
         let MemoryFields { device, phases, peak, oom, basis } = self.memory_fields();
         let fit = advice.largest.iter().map(|(knob, value)| (knob.key, value.map_or_else(|| words(None), number)));
         let remarks = self.request.run().remarks().iter().map(|remark| words(Some(remark)));
+        let obstacle = advice.obstacle.iter().map(Text::to_string).collect::<Vec<_>>().join(" ");
         Node::Object(vec![
             ("schema", number(SCHEMA)),
             ("trainer", words(Some(self.request.run().trainer()))),
@@ -143,7 +144,7 @@ impl Plan<TrainerRequest> {
             ("basis", basis),
             ("largest", Node::Object(fit.collect())),
             ("fixes", Node::List(advice.fixes.iter().map(|fix| Node::Value(fix.json())).collect())),
-            ("obstacle", words(advice.obstacle.as_deref())),
+            ("obstacle", words((!obstacle.is_empty()).then_some(&*obstacle))),
             ("remarks", Node::List(remarks.collect())),
         ])
     }

@@ -7,6 +7,7 @@ pub mod input;
 pub mod nanochat;
 pub mod presets;
 
+use headroom_text::Key;
 use serde_json::{Map, Value};
 
 use arguments::ArgumentError;
@@ -142,8 +143,8 @@ impl Run {
         }
     }
 
-    /// Why the optimizer takes much memory, in English.
-    const fn optimizer_remark(&self) -> Option<&'static str> {
+    /// Why the optimizer takes much memory.
+    const fn optimizer_remark(&self) -> Option<Key> {
         match self {
             Self::Nanochat(_) => Some(nanochat::OPTIMIZER_REMARK),
             Self::Hf(_) => None,

@@ -15,7 +15,7 @@ const CONFIG: &str = r#"{"model_type": "llama", "hidden_size": 512, "intermediat
   "num_hidden_layers": 8, "num_attention_heads": 8, "vocab_size": 32000, "torch_dtype": "bfloat16"}"#;
 const HEADROOM: &str = "document.querySelector('#verdict').dataset.headroomBytes";
 const NOT_PLANNED: &str = "document.querySelector('.verdict').dataset.outcome === 'none'";
-const COMPUTED: &str = "!document.querySelector('[data-testid=fits]').classList.contains('stale')";
+const COMPUTED: &str = "!document.querySelector('[data-testid=advice]').classList.contains('stale')";
 
 async fn open(page: &Page, fragment: &str) {
     page.goto(&format!("{}trainers.html#{fragment}", page.address)).await;

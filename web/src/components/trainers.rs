@@ -1,5 +1,5 @@
 //! Parts of the page of trainers other than nanoGPT.
 
-pub mod fit;
+pub mod advice;
 pub mod form;
 pub mod model;

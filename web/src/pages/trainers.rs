@@ -18,7 +18,7 @@ use crate::{
         phases::PhaseTable,
         tensors::TensorList,
         trainer_links::TrainerLinks,
-        trainers::{fit::LargestFits, form::TrainerForm, model::ModelInput},
+        trainers::{advice::Advice, form::TrainerForm, model::ModelInput},
         verdict::{Figures, VerdictWords, headline, outcome},
     },
     state::{
@@ -62,7 +62,7 @@ pub fn TrainersPage() -> impl IntoView {
                     <Message message />
                 </div>
                 <div class="budget__side">
-                    <LargestFits page />
+                    <Advice page />
                     <PhaseTable shown />
                     <Remarks page />
                 </div>

@@ -10,6 +10,7 @@ use headroom_planner::{
     trainers::{
         Run, TrainerRequest,
         arguments::Key,
+        fixes::TrainerFix,
         input::{Input, Trainer},
         plan, presets,
     },
@@ -19,6 +20,7 @@ use leptos::prelude::*;
 
 use super::{
     entry::Faults,
+    format,
     gpu::{self, GpuDraft, OnGpu},
     memo::memo,
     needs::Needs,
@@ -111,6 +113,16 @@ impl TrainerSession {
     /// Sets an option of the shown run.
     pub fn set(&mut self, key: &Key, value: &str) {
         self.input_mut().set(key, value);
+    }
+
+    /// Applies a fix.
+    pub fn apply(&mut self, fix: &TrainerFix) {
+        for (name, value) in &fix.options {
+            if let Some(key) = key(self.trainer, name) {
+                self.set(key, value);
+            }
+        }
+        self.options.expandable_segments |= fix.expandable;
     }
 
     /// Position of the model among the presets.
@@ -282,9 +294,14 @@ impl TrainerPage {
         })
     }
 
-    /// The request and whether its plan is current, tracked.
-    pub fn request(self) -> Option<TrainerRequest> {
-        self.answer.with(|answer| answer.0.plan().map(|plan| plan.request.clone()))
+    /// Tracks the answer.
+    pub fn track(self) {
+        self.answer.track();
+    }
+
+    /// Computes a value from the plan, untracked; `None` without one.
+    pub fn plan_untracked<T>(self, question: impl FnOnce(&Plan<TrainerRequest>) -> T) -> Option<T> {
+        self.answer.with_untracked(|answer| answer.0.plan().map(question))
     }
 }
 
@@ -340,6 +357,23 @@ pub fn prefer_gpu(session: &mut TrainerSession, kept: Option<&str>) {
     }
 }
 
+/// The changes of a fix, as options of the command and the allocator's setting.
+pub fn settings(fix: &TrainerFix) -> String {
+    let expandable = fix.expandable.then(|| t(text::SWITCH_EXPANDABLE).to_owned());
+    fix.arguments().into_iter().chain(expandable).collect::<Vec<_>>().join("\n")
+}
+
+/// The effect of a fix on memory, on training, and on time.
+pub fn facts(fix: &TrainerFix) -> String {
+    let size = format::size(fix.room.headroom_bytes.unsigned_abs());
+    let outcome = say(&if fix.fits() { text::fix_leaves(size) } else { text::fix_lacks(size) });
+    let saves = say(&text::fix_saves(format::size(fix.saves_bytes)));
+    let slower = fix.is_slower.then(|| t(text::TRAINER_SLOWER).to_owned());
+    let facts = [outcome, t(fix.effect.text()).to_owned(), saves].into_iter().chain(slower);
+    // A fact stays on one line, followed by the dot.
+    facts.map(|fact| fact.replace(' ', "\u{a0}")).collect::<Vec<_>>().join("\u{a0}· ")
+}
+
 /// A field with a slider: the option, and the ends and steps of the slider.
 pub type Slider = (&'static str, u64, u64, u64);
 
@@ -386,7 +420,7 @@ pub fn without_effect(run: &Run) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use headroom_planner::link::trainer::decode;
+    use headroom_planner::{link::trainer::decode, trainers::fixes::advise};
 
     #[test]
     fn both_default_runs_fit_on_12_gb() {
@@ -429,6 +463,22 @@ mod tests {
         assert_eq!(second.last, first.planned.ok());
         let words = no_plan(&second.planned.expect_err("an invalid depth"));
         assert!(words.detail.contains("--depth=many"), "{words:?}");
+    }
+
+    #[test]
+    fn an_applied_fix_fits() {
+        let mut session = TrainerSession { trainer: Trainer::Hf, ..TrainerSession::default() };
+        session.input_mut().command = "--bf16 --per_device_train_batch_size=16".to_owned();
+        let answer = PlannedTrainer::after(&session, None);
+        let plan = answer.plan().expect("a plan");
+        assert!(!plan.fits);
+        let advice = advise(plan);
+        let fix = advice.fixes.first().expect("a fix");
+        assert!(fix.fits() && facts(fix).starts_with("fits"), "{}", facts(fix));
+        session.apply(fix);
+        let after = PlannedTrainer::after(&session, None);
+        let plan = after.plan().expect("a plan");
+        assert_eq!((plan.fits, plan.headroom_bytes), (true, fix.room.headroom_bytes), "{}", session.input().command);
     }
 
     #[test]

@@ -6,7 +6,7 @@ mod tests;
 
 use std::{cell::RefCell, cmp::Ordering, collections::BTreeMap};
 
-use headroom_text::units::human_size;
+use headroom_text::{self as text, Key, Text};
 use serde_json::{Map, Value};
 
 use super::{Run, TrainerRequest, largest_that_fits, plan};
@@ -36,13 +36,13 @@ pub struct Move {
     pub effect: Effect,
     /// Whether each step takes longer.
     pub is_slower: bool,
-    /// What the change does and costs, in English.
-    pub note: &'static str,
+    /// What the change does and costs.
+    pub note: Key,
 }
 
 impl Move {
     /// A change of options to one of these settings, without effect on the training.
-    pub(super) fn to(id: &'static str, variants: Vec<Options>, note: &'static str) -> Self {
+    pub(super) fn to(id: &'static str, variants: Vec<Options>, note: Key) -> Self {
         Self { id, variants, expandable: false, effect: Effect::None, is_slower: false, note }
     }
 
@@ -55,8 +55,7 @@ impl Move {
     }
 
     fn expandable_segments() -> Self {
-        let note = "The allocator grows its segments, which avoids fragmentation.";
-        Self { expandable: true, ..Self::to("expandable_segments", vec![vec![]], note) }
+        Self { expandable: true, ..Self::to("expandable_segments", vec![vec![]], text::TRAINER_WHY_EXPANDABLE) }
     }
 }
 
@@ -79,8 +78,8 @@ pub struct TrainerFix {
     pub effect: Effect,
     /// Whether each step takes longer.
     pub is_slower: bool,
-    /// What the changes do and cost, in English.
-    pub notes: Vec<&'static str>,
+    /// What the changes do and cost.
+    pub notes: Vec<Key>,
     /// Memory in use on the whole GPU at the peak, in bytes.
     pub device_used_bytes: u64,
     /// Reduction of that memory, in bytes.
@@ -100,6 +99,12 @@ impl TrainerFix {
     #[must_use]
     pub fn arguments(&self) -> Vec<String> {
         arguments(&self.options)
+    }
+
+    /// What the changes do and cost, in English.
+    #[must_use]
+    pub fn note(&self) -> String {
+        self.notes.iter().map(|note| Text::from(*note).to_string()).collect::<Vec<_>>().join(" ")
     }
 
     /// The fix as a row of the JSON schema.
@@ -125,7 +130,7 @@ impl TrainerFix {
             "headroom_band_bytes": self.room.band_bytes,
             "effect_on_training": self.effect.name(),
             "slower": self.is_slower,
-            "note": self.notes.join(" "),
+            "note": self.note(),
         })
     }
 
@@ -160,8 +165,8 @@ pub struct TrainerAdvice {
     pub largest: Vec<(Knob, Option<u64>)>,
     /// Fixes, best first. Insufficient ones come last; empty if the run fits.
     pub fixes: Vec<TrainerFix>,
-    /// Why no change that keeps the training makes the run fit, in English.
-    pub obstacle: Option<String>,
+    /// Why no change that keeps the training makes the run fit, in sentences. Empty if one does.
+    pub obstacle: Vec<Text>,
 }
 
 /// Advice on a planned run.
@@ -175,7 +180,7 @@ pub fn advise(plan: &Plan<TrainerRequest>) -> TrainerAdvice {
     let adviser = Adviser::new(plan);
     let fixes = adviser.fixes();
     let keeps_training = fixes.iter().any(|fix| fix.fits() && fix.effect != Effect::ChangesModel);
-    let obstacle = if keeps_training { None } else { adviser.obstacle() };
+    let obstacle = if keeps_training { Vec::new() } else { adviser.obstacle() };
     TrainerAdvice { largest, fixes, obstacle }
 }
 
@@ -319,26 +324,16 @@ impl<'a> Adviser<'a> {
     }
 
     /// What the run holds even with all changes that keep the training.
-    fn obstacle(&self) -> Option<String> {
+    fn obstacle(&self) -> Vec<Text> {
         let keeping = self.moves.iter().filter(|step| step.effect != Effect::ChangesModel);
         let smallest: Options = keeping.filter_map(|step| step.variants.first()).flatten().cloned().collect();
-        let plan = self.plan(&(smallest.clone(), false))?;
-        let of = |category: Category| {
-            let bytes = Category::ALL.iter().zip(plan.peak.by_category).find(|(known, _)| **known == category);
-            bytes.map_or(0, |(_, bytes)| bytes)
-        };
+        let Some(plan) = self.plan(&(smallest, false)) else { return Vec::new() };
+        let of = |category: Category| plan.peak.by_category[category as usize];
         let model = [Category::Parameters, Category::Gradients, Category::OptimizerState].map(of);
-        let with =
-            if smallest.is_empty() { String::new() } else { format!(", even with {}", arguments(&smallest).join(" ")) };
-        let [parameters, gradients, state] = model.map(human_size);
-        let remark = plan.request.run.optimizer_remark().map_or_else(String::new, |remark| format!(" {remark}"));
-        Some(format!(
-            "No change that keeps the training makes it fit on this GPU. The run takes {} of {}{with}. Of that, {} do \
-             not depend on the batch size: {parameters} of parameters, {gradients} of gradients and {state} of \
-             optimizer state.{remark}",
-            human_size(plan.peak.device_used_bytes),
-            human_size(plan.request.machine().device.total_bytes),
-            human_size(model.iter().sum()),
-        ))
+        let [parameters, gradients, state] = model.map(text::size);
+        let used = text::size(plan.peak.device_used_bytes);
+        let total = text::size(plan.request.machine().device.total_bytes);
+        let needs = text::trainer_obstacle(used, total, text::size(model.iter().sum()), parameters, gradients, state);
+        [needs].into_iter().chain(plan.request.run.optimizer_remark().map(Text::from)).collect()
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Source: karpathy/nanochat at commit 92d63d4.
 
+use headroom_text as text;
 use serde_json::{Map, Value};
 
 use super::{
@@ -66,8 +67,7 @@ pub const REMARKS: &[&str] = &[
 ];
 
 /// Why the optimizer takes much memory.
-pub(super) const OPTIMIZER_REMARK: &str = "MuonAdamW stacks the gradients and the parameters of all matrices and holds \
-    the stacks from the first step on: 20 bytes per matrix parameter with its momentum.";
+pub(super) const OPTIMIZER_REMARK: text::Key = text::TRAINER_MUON_ADAMW;
 
 /// Why the script's run on a GPU cannot be planned, if so.
 pub(super) fn obstacle(gpu: GpuProperties) -> Option<&'static str> {
@@ -165,13 +165,11 @@ impl Run {
     /// Changes that reduce the memory of the run. `smaller` has the smaller values of a knob.
     pub(super) fn moves(&self, smaller: impl Fn(Knob) -> Vec<Options>) -> Vec<Move> {
         let moves = self.knobs().into_iter().map(|knob| match knob.key {
-            "device-batch-size" => {
-                let note = "More micro-batches of fewer sequences in each step, with the same total-batch-size.";
-                Move::to("micro_batch", smaller(knob), note).slower()
+            "device-batch-size" => Move::to("micro_batch", smaller(knob), text::TRAINER_WHY_MICRO_BATCH).slower(),
+            "max-seq-len" => {
+                Move::to("max_seq_len", smaller(knob), text::TRAINER_WHY_SEQ_LEN).with_effect(Effect::ChangesModel)
             }
-            "max-seq-len" => Move::to("max_seq_len", smaller(knob), "The model is trained on shorter sequences.")
-                .with_effect(Effect::ChangesModel),
-            _ => Move::to("depth", smaller(knob), "A smaller model.").with_effect(Effect::ChangesModel),
+            _ => Move::to("depth", smaller(knob), text::TRAINER_WHY_DEPTH).with_effect(Effect::ChangesModel),
         });
         moves.collect()
     }

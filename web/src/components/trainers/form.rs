@@ -57,8 +57,26 @@ fn fields(page: TrainerPage, trainer: Trainer) -> impl IntoView {
         <div class="more__fields">{second.collect::<Vec<_>>()}</div>
         <details class="more" id="more">
             <summary class="more__summary">{t(text::MORE)}</summary>
-            <div class="more__fields">{further(trainer).map(|key| field(page, key)).collect::<Vec<_>>()}</div>
+            <div class="more__fields">
+                {further(trainer).map(|key| field(page, key)).collect::<Vec<_>>()}
+                {environment(page)}
+            </div>
         </details>
+    }
+}
+
+/// The allocator's setting and the version of PyTorch.
+fn environment(page: TrainerPage) -> impl IntoView {
+    let expandable = memo(move || page.options().expandable_segments);
+    view! {
+        <Toggle id="expandable_segments" label=t(text::EXPANDABLE) hint=t(text::EXPANDABLE_HINT) on=expandable
+            on_change=move |on| page.edit_options(|options| options.expandable_segments = on) />
+        <TextField id="torch" label=t(text::TORCH) hint=t(text::TORCH_HINT) value=memo(move || page.options().torch)
+            faults=page.faults() take=move |typed: String| {
+                let Some(torch) = entry::torch(&typed) else { return Some(text::A_VERSION) };
+                page.edit_options(|options| options.torch = torch);
+                None
+            } />
     }
 }
 

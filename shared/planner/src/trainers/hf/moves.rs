@@ -1,5 +1,7 @@
 //! Changes that reduce the memory of `Trainer`'s run.
 
+use headroom_text::{self as text, Key};
+
 use super::Run;
 use crate::{
     advice::{Effect, Knob},
@@ -22,35 +24,35 @@ pub(super) fn moves(run: &Run, has_bfloat16: bool, smaller: impl Fn(Knob) -> Vec
     };
     let is_float32 = args.weights == Dtype::Float32;
     let is_bf16_offered = has_bfloat16 && is_float32 && args.autocast.is_none();
-    let note = "More micro-batches of fewer sequences in each step, with as many sequences in all.";
+    let note = text::TRAINER_WHY_MICRO_BATCH;
     offer(true, Move::to("micro_batch", micro_batches(run), note).slower());
-    let note = "Backward recomputes each layer's activations.";
+    let note = text::TRAINER_WHY_CHECKPOINTING;
     let checkpointing = to("gradient_checkpointing", &[("gradient_checkpointing", "True")], note).slower();
     offer(args.checkpointing.is_none(), checkpointing);
-    let note = "The fused optimizer has no temporary lists.";
+    let note = text::TRAINER_WHY_FUSED;
     offer(args.optimizer == Optimizer::AdamwTorch, to("fused_optimizer", &[("optim", "adamw_torch_fused")], note));
-    let note = "Autocast computes in bfloat16; the weights stay in float32.";
+    let note = text::TRAINER_WHY_BF16;
     offer(is_bf16_offered, to("bf16", &[("bf16", "True")], note).with_effect(Effect::Small));
-    let note = "Weights, gradients and optimizer state in bfloat16, which rounds small updates.";
+    let note = text::TRAINER_WHY_BF16_WEIGHTS;
     offer(
         has_bfloat16 && is_float32,
         to("bfloat16_weights", &[("dtype", "bfloat16")], note).with_effect(Effect::Small),
     );
     let is_adamw = matches!(args.optimizer, Optimizer::AdamwTorch | Optimizer::AdamwTorchFused);
-    let note = "Adafactor stores a row and a column of the second moment instead of two moments per weight.";
+    let note = text::TRAINER_WHY_ADAFACTOR;
     offer(is_adamw, to("adafactor", &[("optim", "adafactor")], note).with_effect(Effect::ChangesModel));
-    let note = "Trains adapters of all linear layers instead of the weights.";
+    let note = text::TRAINER_WHY_LORA;
     let lora = to("lora", &[("lora_r", "16"), ("lora_target_modules", "all-linear")], note);
     offer(args.lora.is_none(), lora.with_effect(Effect::ChangesModel));
     for knob in run.knobs() {
-        let note = "Longer sequences are cut.";
+        let note = text::TRAINER_WHY_LENGTH;
         let shorter = || Move::to("max_length", smaller(knob), note).with_effect(Effect::ChangesModel);
         offer(knob.key == "max_length", shorter());
     }
     moves
 }
 
-fn to(id: &'static str, options: &[(&'static str, &str)], note: &'static str) -> Move {
+fn to(id: &'static str, options: &[(&'static str, &str)], note: Key) -> Move {
     Move::to(id, vec![options.iter().map(|(key, value)| (*key, (*value).to_owned())).collect()], note)
 }
 
