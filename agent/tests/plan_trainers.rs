@@ -105,6 +105,44 @@ fn depth_20_on_12_gb_has_a_reason() {
     assert!(answer.contains("20 bytes per matrix parameter"), "{answer}");
 }
 
+/// A command, a script with it, and the log of the run have the plan of their options.
+#[test]
+fn a_run_may_come_from_a_command_a_script_or_a_log() {
+    let options = ["--depth=6", "--device-batch-size=4", "--total-batch-size=65536"];
+    let expected = json(&[&["nanochat", "--compile=False", "--gpu=RTX 4090"], &options[..]].concat());
+    let command = format!("torchrun --standalone --nproc_per_node=1 -m scripts.base_train -- {}", options.join(" "));
+    let words: Vec<&str> = command.split(' ').collect();
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).expect("a file");
+        path.to_str().expect("a path").to_owned()
+    };
+    let script = file("run.sh", &format!("#!/bin/bash\n{command} 2>&1 | tee log.txt\n"));
+    let log = "GPU: NVIDIA GeForce RTX 4090 | Peak FLOPS (BF16): 1.65e+14\nModel config:\n\
+               {\"sequence_len\": 2048, \"vocab_size\": 32768, \"n_layer\": 6, \"n_head\": 3, \"n_kv_head\": 3, \
+               \"n_embd\": 384, \"window_pattern\": \"SSSL\"}\nTokens / micro-batch / rank: 4 x 2048 = 8,192\n\
+               Tokens / micro-batch: 8,192\nTotal batch size 65,536 => gradient accumulation steps: 8\n";
+    let log = file("log.txt", log);
+    let gpu = "--gpu=RTX 4090";
+    for run in [
+        [&["nanochat", gpu, "--compile=False", "--"], &words[..]].concat(),
+        vec!["nanochat", gpu, "--compile=False", "--", &command],
+        vec!["nanochat", gpu, "--compile=False", &script],
+        vec!["nanochat", "--compile=False", &log],
+    ] {
+        let run: Vec<&str> = [&["nanochat", "--json"], &run[1..]].concat();
+        let output = headroom(&run);
+        let plan: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", text(&output.stderr)));
+        assert_eq!(plan, expected, "{run:?}");
+    }
+    let other = json(&["nanochat", "--compile=False", "--depth=4", &log]);
+    assert_eq!((&other["config"]["depth"], &other["config"]["device_batch_size"]), (&4.into(), &4.into()));
+    let missing = headroom(&["nanochat", "--compile=False", "no/run.sh"]);
+    assert_eq!(missing.status.code(), Some(3), "{}", text(&missing.stderr));
+    assert!(text(&missing.stderr).contains("cannot read no/run.sh"));
+}
+
 #[test]
 fn errors_name_the_option_and_the_remedy() {
     for (words, expected) in [
@@ -116,7 +154,15 @@ fn errors_name_the_option_and_the_remedy() {
             &["nanochat", "--compile=False", "--gpu", "T4"],
             "cannot plan nanochat on Tesla T4: below compute capability 8.0",
         ),
-        (&["nanochat", "--compile=False", "config.py"], "config.py"),
+        (&["nanochat", "--compile=False", "--", "python", "train.py"], "no command that starts scripts.base_train"),
+        (
+            &["nanochat", "--", "torchrun", "--nproc_per_node=8", "-m", "scripts.base_train", "--", "--depth=12"],
+            "cannot plan 8 processes: an optimizer that is sharded over GPUs is not derived yet",
+        ),
+        (
+            &["nanochat", "--", "python", "-m", "scripts.base_train", "--depth=12"],
+            "--compile=False plans the eager run",
+        ),
     ] {
         let output = headroom(words);
         let (answer, error) = (text(&output.stdout), text(&output.stderr));

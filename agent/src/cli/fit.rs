@@ -87,9 +87,13 @@ const NANOCHAT: Command = Command {
     about: "\
 Finds the largest --device-batch-size, --max-seq-len and --depth of nanochat's
 `scripts.base_train` that fit a GPU, the memory left on other GPUs, and the smallest GPU.",
-    usage: &["headroom fit nanochat --compile=False [--key=value …] [OPTIONS]"],
+    usage: &[
+        "headroom fit nanochat --compile=False [--key=value …] [OPTIONS] [FILE]",
+        "headroom fit nanochat --compile=False [OPTIONS] -- COMMAND",
+    ],
     arguments: BASE_TRAIN.arguments,
     options: || shown(TRAINER_FLAGS),
+    words: Words::Files,
     notes: NOTES,
     exits: EXITS,
     examples: &["headroom fit nanochat --compile=False --depth=12 --gpu \"RTX 4070\""],

@@ -25,7 +25,7 @@ use headroom_planner::{
     plan::{Plan, PlanError, plan},
     report::Node,
     session::{Finding, MachineError, Options, ResolvedSession, resolve},
-    trainers::{arguments::ArgumentError, hf},
+    trainers::{arguments::ArgumentError, hf, nanochat::launch::LaunchError},
 };
 use headroom_text::{self as text, Text};
 use thiserror::Error;
@@ -101,6 +101,9 @@ pub enum Error {
     /// A trainer's command line cannot be planned.
     #[error(transparent)]
     Trainer(#[from] ArgumentError),
+    /// A text has no run of nanochat that Headroom plans.
+    #[error(transparent)]
+    Launch(#[from] LaunchError),
     /// The run has nothing that can be changed.
     #[error("cannot find what fits: the run has no batch size")]
     NothingToFit,

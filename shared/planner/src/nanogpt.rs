@@ -39,6 +39,7 @@ pub use names::Names;
 pub use pasted::{
     AFTER_CONFIG, PastedConfig, PastedKind, VOCABULARY_COMMENT, command_range, from_pasted_text, names_launcher,
 };
+pub(crate) use pasted::{commands, n_processes};
 pub use patch::{patch, without_own_comments};
 pub use problem::{MAX_PROBLEMS, Problem, Problems, Severity};
 pub(crate) use settings::UNREADABLE;

@@ -1,17 +1,25 @@
 //! `headroom plan TRAINER`: predicts the memory of a run of another trainer than nanoGPT.
 
-use std::ffi::{OsStr, OsString};
+use std::{
+    ffi::{OsStr, OsString},
+    io::{self, Read},
+};
 
 use headroom_planner::{
     advice::Knob,
-    hardware::Device,
+    hardware::{Device, find},
     plan::{Plan, RunOnMachine},
     session::Options,
     trainers::{
         Run, TrainerRequest,
         arguments::{Key, takes},
         fixes::{TrainerAdvice, advise},
-        hf, nanochat, plan,
+        hf,
+        nanochat::{
+            self,
+            launch::{self, Launch},
+        },
+        plan,
     },
 };
 
@@ -36,8 +44,10 @@ pub struct Arguments {
     pub gpus: Option<Vec<&'static Device>>,
     /// The trainer's command line.
     words: Vec<String>,
-    /// A model's config, of Hugging Face models only.
-    config: Option<OsString>,
+    /// Whether `options.gpu` was given.
+    names_gpu: bool,
+    /// Other words: a file, or a command that starts the trainer.
+    plain: Vec<OsString>,
 }
 
 impl PlanArguments for Arguments {
@@ -49,6 +59,10 @@ impl PlanArguments for Arguments {
         &mut self.json
     }
 
+    fn note_gpu(&mut self) {
+        self.names_gpu = true;
+    }
+
     fn gpus(&mut self) -> &mut Option<Vec<&'static Device>> {
         &mut self.gpus
     }
@@ -58,7 +72,9 @@ impl PlanArguments for Arguments {
 #[derive(Clone, Copy)]
 pub struct Trainer {
     keys: &'static [Key],
-    read: fn(&Arguments) -> Result<Run, Error>,
+    read: fn(&mut Arguments) -> Result<Run, Error>,
+    /// Whether the words may be a command that starts the trainer.
+    takes_command: bool,
     /// Description of the arguments, for the help.
     pub arguments: &'static str,
 }
@@ -66,17 +82,22 @@ pub struct Trainer {
 /// nanochat's `scripts.base_train`.
 pub const BASE_TRAIN: Trainer = Trainer {
     keys: nanochat::KEYS,
-    read: |arguments| Ok(Run::Nanochat(nanochat::Run::read(&arguments.words)?)),
+    read: |arguments| Ok(Run::Nanochat(nanochat_run(arguments)?)),
+    takes_command: true,
     arguments: "\
 Accepts the options of `python -m scripts.base_train`, such as --depth=12 or --depth 12, and:
   --compile=False  Plan the eager run; compiled runs of nanochat are not predicted yet
-  --vocab-size=N   Vocabulary of the tokenizer [default: 32768]",
+  --vocab-size=N   Vocabulary of the tokenizer [default: 32768]
+A run may also come from elsewhere; the options above override it:
+  -- COMMAND       The command, as in `-- torchrun -m scripts.base_train -- --depth=12`
+  FILE             A shell script with the command, or the log of a run; - is standard input",
 };
 
 /// Hugging Face's `Trainer`.
 pub const HF_TRAINER: Trainer = Trainer {
     keys: hf::KEYS,
     read: |arguments| Ok(Run::Hf(hf_run(arguments)?)),
+    takes_command: false,
     arguments: "\
   CONFIG.json    The model's config.json: llama, qwen2 or qwen3
   --key=value    An option of TrainingArguments, such as --per_device_train_batch_size=2,
@@ -107,12 +128,20 @@ pub const NANOCHAT: Command = Command {
     about: "\
 Predicts how much GPU memory nanochat's `scripts.base_train` needs, whether it fits, and
 where it would run out of memory.",
-    usage: &["headroom plan nanochat --compile=False [--key=value …] [OPTIONS]"],
+    usage: &[
+        "headroom plan nanochat --compile=False [--key=value …] [OPTIONS] [FILE]",
+        "headroom plan nanochat --compile=False [OPTIONS] -- COMMAND",
+    ],
     arguments: BASE_TRAIN.arguments,
     options: || shown(FLAGS),
+    words: Words::Files,
     notes: "A SIZE is 11.69GiB, 800MiB, 12GB or a number of bytes.",
     exits: &[(0, "the run fits"), (1, "the run does not fit")],
-    examples: &["headroom plan nanochat --compile=False --depth=12 --device-batch-size=8 --gpu \"RTX 4070\""],
+    examples: &[
+        "headroom plan nanochat --compile=False --depth=12 --device-batch-size=8 --gpu \"RTX 4070\"",
+        "headroom plan nanochat --compile=False --gpu \"RTX 4070\" runs/speedrun.sh",
+        "headroom plan nanochat --compile=False -- python -m scripts.base_train --depth=12",
+    ],
     run: |args| run(&NANOCHAT, args, BASE_TRAIN),
     ..Command::EMPTY
 };
@@ -163,11 +192,11 @@ pub fn read(
 ) -> Result<Option<(Run, Arguments)>, cli::Error> {
     let mut arguments = Arguments::default();
     let takes = |name: &str, word: &OsStr| word.to_str().is_some_and(|word| takes(trainer.keys, name, word));
-    let take = |arguments: &mut Arguments, word| take_word(command, arguments, word);
+    let take = |arguments: &mut Arguments, word| take_word(command.name, trainer, arguments, word);
     if parse_with(command.name, flags, args, &mut arguments, take, takes)? == ParsedArgs::Help {
         return Ok(None);
     }
-    Ok(Some(((trainer.read)(&arguments)?, arguments)))
+    Ok(Some(((trainer.read)(&mut arguments)?, arguments)))
 }
 
 /// Plans a run on the GPU of the options.
@@ -178,9 +207,42 @@ pub fn planned(run: Run, options: &Options) -> Result<Plan<TrainerRequest>, Erro
     Ok(plan(TrainerRequest::new(run, options.machine()?)?)?)
 }
 
+/// Reads the run of a command, a script or a log, and the options, which override it.
+fn nanochat_run(arguments: &mut Arguments) -> Result<nanochat::Run, Error> {
+    let launch = match &arguments.plain[..] {
+        [] => Launch::default(),
+        [file] if !file.to_string_lossy().contains(char::is_whitespace) => launch::of_text(&text_of(file)?)?,
+        words => {
+            let words: Vec<String> = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+            launch::of_command(&words)?
+        }
+    };
+    let is_known = |gpu: &String| find(gpu).is_ok();
+    if let Some(gpu) = launch.gpu.filter(is_known).filter(|_| !arguments.names_gpu) {
+        arguments.options.gpu = gpu;
+    }
+    let words = [launch.options, arguments.words.clone()].concat();
+    Ok(nanochat::Run::read(&words)?)
+}
+
+/// Text of a file, or of standard input. Progress bars of a log may have bytes that are not UTF-8.
+fn text_of(file: &OsStr) -> Result<String, Error> {
+    let read = |from: Box<dyn Read>| {
+        let mut bytes = Vec::new();
+        from.take(MAX_SOURCE_BYTES as u64 + 1).read_to_end(&mut bytes).map(|_| bytes)
+    };
+    let bytes = if file == "-" { read(Box::new(io::stdin())) } else { read_limited(file) };
+    let name = || file.to_string_lossy().into_owned();
+    let bytes = bytes.map_err(|error| Error::Unreadable { name: name(), error })?;
+    if bytes.len() > MAX_SOURCE_BYTES {
+        return Err(Error::TooLong { name: name() });
+    }
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
 /// Reads the model's config and the options.
 fn hf_run(arguments: &Arguments) -> Result<hf::Run, Error> {
-    let path = arguments.config.as_ref().ok_or(Error::NoModelConfig)?;
+    let path = arguments.plain.first().ok_or(Error::NoModelConfig)?;
     let name = path.to_string_lossy().into_owned();
     let bytes = read_limited(path).map_err(|error| Error::Unreadable { name: name.clone(), error })?;
     if bytes.len() > MAX_SOURCE_BYTES {
@@ -190,15 +252,14 @@ fn hf_run(arguments: &Arguments) -> Result<hf::Run, Error> {
     Ok(hf::Run::read(&config, &arguments.words)?)
 }
 
-fn take_word(command: &Command, arguments: &mut Arguments, word: Word) -> Result<(), UsageError> {
+/// Takes a word that is not an option of this command. Only a trainer with a command accepts several plain words.
+fn take_word(command: &'static str, trainer: Trainer, arguments: &mut Arguments, word: Word) -> Result<(), UsageError> {
     match word {
         Word::Other(word) => arguments.words.push(word),
-        Word::Plain(path) if command.words == Words::Files && arguments.config.is_none() => {
-            arguments.config = Some(path);
-        }
+        Word::Plain(word) if trainer.takes_command || arguments.plain.is_empty() => arguments.plain.push(word),
         Word::Plain(word) => {
             let word = word.to_string_lossy().into_owned();
-            return Err(UsageError::UnexpectedWord { command: command.name, word });
+            return Err(UsageError::UnexpectedWord { command, word });
         }
     }
     Ok(())

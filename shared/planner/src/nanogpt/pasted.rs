@@ -12,7 +12,8 @@ use super::problem::{Problem, Problems, Severity};
 use super::value::Value;
 use super::{Format, MAX_SOURCE_BYTES, MAX_SOURCES, Settings, Source, below, read, recognize, shortened, words};
 pub use command::names_launcher;
-use command::{Program, command, commands};
+use command::{Program, command};
+pub(crate) use command::{commands, n_processes};
 
 mod command;
 

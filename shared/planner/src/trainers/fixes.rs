@@ -187,10 +187,23 @@ pub fn advise(plan: &Plan<TrainerRequest>) -> TrainerAdvice {
 /// The changed options, and whether segments are expandable.
 type Changes = (Options, bool);
 
+/// A move with one of its settings.
+#[derive(Clone, Copy)]
+struct Chosen<'a> {
+    step: &'a Move,
+    options: &'a Options,
+}
+
+/// The changes of these moves together.
+fn changes(chosen: &[Chosen<'_>]) -> Changes {
+    let options = chosen.iter().flat_map(|chosen| chosen.options.iter().cloned()).collect();
+    (options, chosen.iter().any(|chosen| chosen.step.expandable))
+}
+
 struct Adviser<'a> {
     before: &'a Plan<TrainerRequest>,
     moves: Vec<Move>,
-    /// Rooms and memory in use of changes that were planned. `None` if there is no such run.
+    /// Rooms and memory in use of changes that were planned. `None` if the trainer rejects them.
     known: RefCell<BTreeMap<Changes, Option<(Room, u64)>>>,
 }
 
@@ -225,41 +238,42 @@ impl<'a> Adviser<'a> {
         self.at(changes).map_or(Fit::Fails, |(room, _)| room.fit)
     }
 
-    /// The changes of these moves with the largest setting of the last move with several, and the smallest of others.
-    fn changes(&self, moves: &[&Move]) -> Changes {
-        let expandable = moves.iter().any(|step| step.expandable);
+    /// These moves with their settings: the largest that fits of the last move with several, and the smallest of others.
+    fn chosen<'m>(&self, moves: &[&'m Move]) -> Vec<Chosen<'m>> {
         let sized = moves.iter().rposition(|step| step.variants.len() > 1);
-        let at = |variant: usize| -> Changes {
-            let chosen = moves
-                .iter()
-                .enumerate()
-                .filter_map(|(index, step)| step.variants.get(if Some(index) == sized { variant } else { 0 }));
-            (chosen.flatten().cloned().collect(), expandable)
+        let at = |variant: usize| -> Vec<Chosen<'m>> {
+            let of = |(index, step): (usize, &&'m Move)| {
+                let variant = if Some(index) == sized { variant } else { 0 };
+                step.variants.get(variant).map(|options| Chosen { step, options })
+            };
+            moves.iter().enumerate().filter_map(of).collect()
         };
         let n_variants = sized.map_or(1, |index| moves[index].variants.len());
         let variants: Vec<u64> = (0..n_variants as u64).collect();
         let index = |variant: u64| usize::try_from(variant).unwrap_or(0);
-        let largest = |passes: fn(Fit) -> bool| largest_of(&variants, |variant| passes(self.fit(&at(index(variant)))));
+        let largest =
+            |passes: fn(Fit) -> bool| largest_of(&variants, |variant| passes(self.fit(&changes(&at(index(variant))))));
         let found = largest(|fit| fit == Fit::Fits).or_else(|| largest(|fit| fit != Fit::Fails));
         at(index(found.unwrap_or(0)))
     }
 
     /// The moves as a fix; `None` if they bring no improvement.
-    fn fix(&self, moves: &[&Move]) -> Option<TrainerFix> {
-        let changes = self.changes(moves);
-        let (room, device_used_bytes) = self.at(&changes)?;
+    fn fix(&self, chosen: &[Chosen<'_>]) -> Option<TrainerFix> {
+        let (options, expandable) = changes(chosen);
+        let (room, device_used_bytes) = self.at(&(options.clone(), expandable))?;
         let before = self.before.peak.device_used_bytes;
         let saves_bytes = before.saturating_sub(device_used_bytes);
         if room.fit == Fit::Fails && saves_bytes < before / NOTEWORTHY {
             return None;
         }
+        let steps = || chosen.iter().map(|chosen| chosen.step);
         Some(TrainerFix {
-            ids: moves.iter().map(|step| step.id).collect(),
-            options: changes.0,
-            expandable: changes.1,
-            effect: moves.iter().map(|step| step.effect).max().unwrap_or(Effect::None),
-            is_slower: moves.iter().any(|step| step.is_slower),
-            notes: moves.iter().map(|step| step.note).collect(),
+            ids: steps().map(|step| step.id).collect(),
+            options,
+            expandable,
+            effect: steps().map(|step| step.effect).max().unwrap_or(Effect::None),
+            is_slower: steps().any(|step| step.is_slower),
+            notes: steps().map(|step| step.note).collect(),
             device_used_bytes,
             saves_bytes,
             room,
@@ -268,7 +282,7 @@ impl<'a> Adviser<'a> {
 
     /// All fixes, best first.
     fn fixes(&self) -> Vec<TrainerFix> {
-        let mut fixes: Vec<TrainerFix> = self.moves.iter().filter_map(|step| self.fix(&[step])).collect();
+        let mut fixes: Vec<TrainerFix> = self.moves.iter().filter_map(|step| self.fix(&self.chosen(&[step]))).collect();
         let (keeping, changing): (Vec<&Move>, Vec<&Move>) =
             self.moves.iter().partition(|step| step.effect != Effect::ChangesModel);
         let keeps_training =
@@ -293,7 +307,7 @@ impl<'a> Adviser<'a> {
     }
 
     fn fits(&self, moves: &[&Move]) -> bool {
-        self.fit(&self.changes(moves)) != Fit::Fails
+        self.fit(&changes(&self.chosen(moves))) != Fit::Fails
     }
 
     /// Fixes of two changes, neither of which suffices alone.
@@ -303,24 +317,26 @@ impl<'a> Adviser<'a> {
             .iter()
             .enumerate()
             .flat_map(|(n, first)| insufficient[n + 1..].iter().map(move |second| [*first, *second]));
-        pairs.filter_map(|pair| self.fix(&pair)).filter(TrainerFix::fits).collect()
+        pairs.filter_map(|pair| self.fix(&self.chosen(&pair))).filter(TrainerFix::fits).collect()
     }
 
     /// These changes together, without those that are not needed. `None` if the run does not fit with all of them.
     fn needed(&self, mut moves: Vec<&Move>) -> Option<TrainerFix> {
-        if !self.fits(&moves) {
+        moves.sort_by_key(|step| (step.effect, step.is_slower));
+        let mut chosen = self.chosen(&moves);
+        let fits = |chosen: &[Chosen<'_>]| self.fit(&changes(chosen)) != Fit::Fails;
+        if !fits(&chosen) {
             return None;
         }
-        moves.sort_by_key(|step| (step.effect, step.is_slower));
-        // The most harmful are removed first.
-        for at in (0..moves.len()).rev() {
-            let mut fewer = moves.clone();
+        // The most harmful are removed first, with the settings of the others unchanged.
+        for at in (0..chosen.len()).rev() {
+            let mut fewer = chosen.clone();
             fewer.remove(at);
-            if self.fits(&fewer) {
-                moves = fewer;
+            if fits(&fewer) {
+                chosen = fewer;
             }
         }
-        self.fix(&moves)
+        self.fix(&chosen)
     }
 
     /// What the run holds even with all changes that keep the training.

@@ -9,7 +9,7 @@ use super::{
     Run,
     arguments::{ArgumentError, Key, Kind, key_named, takes},
     hf::{self, RunError},
-    nanochat,
+    nanochat::{self, launch::LaunchError},
 };
 use crate::models::hf::ConfigError;
 
@@ -64,6 +64,9 @@ pub enum InputError {
     /// An option.
     #[error(transparent)]
     Argument(#[from] ArgumentError),
+    /// A text that starts a run of nanochat, or its output.
+    #[error(transparent)]
+    Launch(#[from] LaunchError),
 }
 
 impl From<RunError> for InputError {
@@ -151,6 +154,23 @@ impl Input {
         words.first().map_or_else(String::new, |first| self.command[first.span.start..].to_owned())
     }
 
+    /// Whether the command has more than options: a program, or the output of a run.
+    fn has_program(&self) -> bool {
+        let start = self.command.trim_start();
+        !start.is_empty() && !start.starts_with("--")
+    }
+
+    /// Takes a pasted text. The output of a nanochat run becomes the options that it describes.
+    pub fn paste(&mut self, text: String) {
+        let is_command = text.split_whitespace().any(|word| word.starts_with("--"));
+        self.command = match nanochat::launch::of_text(&text) {
+            Ok(launch) if self.trainer == Trainer::Nanochat && !is_command => {
+                launch.options.iter().map(|word| quoted_option(word)).collect::<Vec<_>>().join(" ")
+            }
+            _ => text,
+        };
+    }
+
     /// The place and the value of an option, if it is given. A switch without a value has none. Of several, the last one
     /// counts.
     fn find(&self, key: &Key) -> Option<(Range<usize>, Option<String>)> {
@@ -223,6 +243,9 @@ impl Input {
         }
         let words: Vec<String> = self.options().into_iter().map(|word| word.text).collect();
         match self.trainer {
+            Trainer::Nanochat if self.has_program() => {
+                Ok(Run::Nanochat(nanochat::Run::read(&nanochat::launch::of_text(&self.command)?.options)?))
+            }
             Trainer::Nanochat => Ok(Run::Nanochat(nanochat::Run::read(&words)?)),
             Trainer::Hf => {
                 let config: Value =
@@ -230,6 +253,14 @@ impl Input {
                 Ok(Run::Hf(hf::Run::read(&config, &words)?))
             }
         }
+    }
+}
+
+/// An option as a word of a command.
+fn quoted_option(word: &str) -> String {
+    match word.split_once('=') {
+        Some((key, value)) => format!("{key}={}", quoted(value)),
+        None => word.to_owned(),
     }
 }
 

@@ -2,6 +2,8 @@
 //!
 //! Source: karpathy/nanochat at commit 92d63d4.
 
+pub mod launch;
+
 use headroom_text as text;
 use serde_json::{Map, Value};
 

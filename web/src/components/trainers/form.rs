@@ -38,15 +38,21 @@ pub fn TrainerForm(
             <div class="config__head"><label class="config__label" for="command">{t(text::TRAINER_COMMAND)}</label></div>
             <div class="config__body">
                 <LongText id="command" class="input config__text trainers__command" rows="4"
-                    replaces=|text| text.contains("base_train") || text.contains(".py")
+                    replaces=describes_run
                     value=Signal::derive(command)
-                    on_change=move |text: String| page.edit(|session| session.input_mut().command = text) />
+                    on_change=move |text: String| page.edit(|session| session.input_mut().command = text)
+                    on_paste=move |text: String| page.edit(|session| session.input_mut().paste(text)) />
                 <div class="config__ways">
                     <CopyButton id="copy-command" label=t(text::COPY_COMMAND) content=move |()| Some(untrack(command)) />
                 </div>
             </div>
         </div>
     }
+}
+
+/// Whether a pasted text describes a whole run: a command with its program, or the output of a run.
+fn describes_run(text: &str) -> bool {
+    text.contains("base_train") || text.contains(".py") || text.contains("Model config:")
 }
 
 fn fields(page: TrainerPage, trainer: Trainer) -> impl IntoView {

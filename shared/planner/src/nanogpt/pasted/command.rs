@@ -113,6 +113,14 @@ fn launcher(word: &str) -> Option<&'static Launcher> {
     LAUNCHERS.iter().find(|launcher| basename(word).starts_with(launcher.name))
 }
 
+/// Number of processes that the words before a script start. `None` if it depends on the machine.
+pub(crate) fn n_processes(launch: &[String]) -> Option<u64> {
+    match launch.iter().find_map(|word| launcher(word)) {
+        Some(launcher) => world_size(launcher, launch, &mut Problems::default()),
+        None => Some(1),
+    }
+}
+
 /// Returns the number of processes that a launcher starts. Returns `None` and adds a problem if the number depends on
 /// the machine.
 fn world_size(launcher: &Launcher, launch: &[String], problems: &mut Problems) -> Option<u64> {
@@ -158,7 +166,7 @@ fn world_size(launcher: &Launcher, launch: &[String], problems: &mut Problems) -
 /// Splits the commands on the first line of `text` into words. Returns them with their length in bytes. A backslash
 /// continues the line, and so does an argument at the start of the next one. Shell quotes are respected; `|`, `&`, `;`,
 /// `<`, `>` and `#` end a command.
-pub(super) fn commands(text: &str) -> (Vec<Vec<String>>, usize) {
+pub(crate) fn commands(text: &str) -> (Vec<Vec<String>>, usize) {
     let mut all = vec![];
     let mut words: Vec<String> = vec![];
     let mut word: Option<String> = None;
