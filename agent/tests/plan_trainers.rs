@@ -200,13 +200,18 @@ fn a_lora_run_is_planned_from_the_model_and_the_options() {
 
 #[test]
 fn a_model_that_is_not_known_is_refused() {
-    let gemma = model(19);
-    let llama = model(13);
-    let [gemma, llama] = [&gemma, &llama].map(|file| file.path().to_str().expect("a path"));
+    let [llama, gpt2] = [model(13), model(20)];
+    let moe = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(moe.path(), r#"{"model_type": "mixtral"}"#).expect("the config");
+    let [moe, llama, gpt2] = [&moe, &llama, &gpt2].map(|file| file.path().to_str().expect("a path"));
     for (words, code, expected) in [
-        (&["hf", gemma][..], 2, "`model_type` is gemma3_text"),
-        (&["hf", llama, "--fp16"], 2, "cannot plan --fp16=True: the gradient scaler is not derived yet"),
+        (&["hf", moe][..], 2, "`model_type` is mixtral, a mixture of experts"),
+        (&["hf", llama, "--fp16", "--bf16"], 2, "cannot plan --fp16=True: --bf16 is set too"),
+        (&["hf", llama, "--fp16", "--dtype=bfloat16"], 2, "cannot plan --fp16=True: the weights are bfloat16"),
+        (&["hf", llama, "--attn_implementation=flash_attention_2"], 2, "sdpa and eager are derived"),
         (&["hf", llama, "--lora_target_modules=c_attn"], 2, "expected all-linear, or names of q_proj, k_proj"),
+        (&["hf", gpt2, "--lora_r=8", "--lora_target_modules=q_proj"], 2, "expected all-linear, or names of c_attn"),
+        (&["hf", gpt2, "--max_length=1025"], 2, "expected at most 1024, the positions of the model"),
         (&["hf", llama, "--load_in_4bit"], 2, "cannot plan --load_in_4bit=True"),
         (&["hf", llama, "--bf16", "--gpu", "T4"], 2, "cannot plan hf on Tesla T4"),
         (&["hf", llama, "--per_device_train_batchsize=2"], 2, "hint: did you mean --per_device_train_batch_size?"),

@@ -108,13 +108,13 @@ const HF: Command = Command {
     about: "\
 Finds the largest batch size, sequence length and LoRA rank of a fine-tuning with
 `transformers.Trainer` that fit a GPU, the memory left on other GPUs, and the smallest GPU.",
-    usage: &["headroom fit hf CONFIG.json [--key=value …] [OPTIONS]"],
+    usage: &["headroom fit hf MODEL [--key=value …] [OPTIONS]"],
     arguments: HF_TRAINER.arguments,
     options: || shown(TRAINER_FLAGS),
     words: Words::Files,
     notes: NOTES,
     exits: EXITS,
-    examples: &["headroom fit hf config.json --bf16 --gradient_checkpointing --lora_r=16 --gpu \"RTX 4060\""],
+    examples: &["headroom fit hf Qwen3-0.6B --bf16 --gradient_checkpointing --lora_r=16 --gpu \"RTX 4060\""],
     run: |args| run_trainer(&HF, args, HF_TRAINER),
     ..Command::EMPTY
 };

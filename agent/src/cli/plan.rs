@@ -25,7 +25,7 @@ use headroom_planner::{
     plan::{Plan, PlanError, plan},
     report::Node,
     session::{Finding, MachineError, Options, ResolvedSession, resolve},
-    trainers::{arguments::ArgumentError, hf, nanochat::launch::LaunchError},
+    trainers::{arguments::ArgumentError, hf, nanochat::launch::LaunchError, presets},
 };
 use headroom_text::{self as text, Text};
 use thiserror::Error;
@@ -85,8 +85,20 @@ pub enum Error {
     #[error(transparent)]
     Plan(#[from] PlanError),
     /// A Hugging Face model without its config.
-    #[error("cannot plan a Hugging Face model: its config.json is missing")]
+    #[error("cannot plan a Hugging Face model: its config.json or its name is missing")]
     NoModelConfig,
+    /// A model that is no file, and whose config is not known.
+    #[error("cannot find the model {name}: it is not a file, and no known model has this name")]
+    UnknownModel {
+        /// Name as given.
+        name: String,
+    },
+    /// A model's config is longer than any source that is read.
+    #[error("cannot read {name}: it is longer than {MAX_SOURCE_BYTES} bytes")]
+    LongModelConfig {
+        /// Name as given.
+        name: String,
+    },
     /// A model's config is not JSON.
     #[error("cannot read {name}: {error}")]
     ModelConfig {
@@ -127,9 +139,11 @@ impl Error {
             Self::Format { hint, .. } => hint.as_ref().map(ToString::to_string),
             Self::TooLong { .. } => Some("give a config of nanoGPT, which has a few lines of Python".to_owned()),
             Self::NotText(error) => Some(error.hint()),
-            Self::NoModelConfig => {
-                Some("download it from the model's page, and give its path as the first argument".to_owned())
+            Self::NoModelConfig | Self::UnknownModel { .. } => {
+                let names: Vec<&str> = presets::PRESETS.iter().map(|preset| preset.name).collect();
+                Some(format!("give the path of the model's config.json, or one of {}", names.join(", ")))
             }
+            Self::LongModelConfig { .. } => Some("give the config.json of the model's repository".to_owned()),
             Self::Plan(_) => Some("is a number in the config larger than meant?".to_owned()),
             _ => None,
         }

@@ -69,6 +69,7 @@ struct Leaf {
 struct State {
     tape: Tape,
     records_graph: bool,
+    is_training: bool,
     autocast: Option<Autocast>,
     leaves: Vec<Leaf>,
     /// cuBLAS workspaces of the main thread and of the autograd thread.
@@ -93,6 +94,7 @@ impl Torch {
         let state = State {
             tape: Tape::default(),
             records_graph: true,
+            is_training: true,
             autocast: None,
             leaves: Vec::new(),
             workspaces: [None, None],
@@ -217,6 +219,20 @@ impl Torch {
         let result = run();
         self.state.borrow_mut().records_graph = before;
         result
+    }
+
+    /// Runs a function under `torch.no_grad()`, after `model.eval()`.
+    pub fn evaluation<R>(&self, run: impl FnOnce() -> R) -> R {
+        let before = std::mem::replace(&mut self.state.borrow_mut().is_training, false);
+        let result = self.no_grad(run);
+        self.state.borrow_mut().is_training = before;
+        result
+    }
+
+    /// Whether modules are in training mode.
+    #[must_use]
+    pub fn is_training(&self) -> bool {
+        self.state.borrow().is_training
     }
 
     /// Runs a function under `torch.autocast` with half precision; in float32, without autocast.

@@ -5,9 +5,9 @@ use std::fs;
 use headroom_planner::{
     dtype::Dtype,
     memory::allocator::{Allocator, SegmentKind},
-    models::hf::{self, Args, Checkpointing, Config, ConfigError, Lora, Optimizer},
+    models::hf::{self, Args, AttentionKind, Checkpointing, Config, Lora, Optimizer},
     session::Options,
-    torch::{Event, Recorder},
+    torch::{Event, Name, Recorder},
     trainers::{self, Run, TrainerRequest},
 };
 use serde_json::{Value, json};
@@ -15,15 +15,11 @@ use serde_json::{Value, json};
 use crate::records::{SM90, golden};
 
 /// Rows whose allocated memory the engine does not have yet, with the cause.
-const MISSES: [(usize, &str); 4] = [
-    (10, "the peak of an Adafactor step is 0.8 % too low; its other figures are exact"),
-    (6, "attention without a fused kernel is not modelled"),
-    (14, "the gradient scaler is not modelled"),
-    (15, "attention in float32 with fewer heads of keys is not modelled completely"),
-];
-
-/// Rows of model families that the planner does not have yet.
-const UNSUPPORTED: [(usize, &str); 2] = [(19, "gemma3_text"), (20, "gpt2")];
+const MISSES: [(usize, &str); 1] = [(
+    6,
+    "eager attention: the peak of the first backward is exact, later figures differ by up to 4.3 MB, because gradients \
+     get other free blocks; the cause is not known",
+)];
 
 /// Bytes of the process at the end of a phase, and their maxima.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,12 +44,16 @@ fn lora(row: &Value) -> Option<Lora> {
     })
 }
 
-fn args(row: &Value) -> Result<Args, ConfigError> {
+fn args(row: &Value) -> Args {
     let count = |key: &str| row[key].as_u64().expect("a count");
     let is_set = |key: &str| row[key] == true;
     let half = [("bf16", Dtype::Bfloat16), ("fp16", Dtype::Float16)];
-    Ok(Args {
-        config: Config::new(&row["config"])?,
+    let mut config = Config::new(&row["config"]).expect("a supported model");
+    if row["attn"] == "eager" {
+        config.attention = AttentionKind::Eager;
+    }
+    Args {
+        config,
         weights: if row["weights"] == "bfloat16" { Dtype::Bfloat16 } else { Dtype::Float32 },
         autocast: half.into_iter().find_map(|(key, dtype)| is_set(key).then_some(dtype)),
         batch: count("batch"),
@@ -73,7 +73,7 @@ fn args(row: &Value) -> Result<Args, ConfigError> {
         padding_mask: is_set("mask"),
         evaluation_batches: if is_set("evaluate") { 2 } else { 0 },
         steps: 3,
-    })
+    }
 }
 
 /// The figures of each phase. Block sizes matter: a block of the large pool can be up to 1 MiB larger than its tensor.
@@ -105,7 +105,7 @@ fn figures(phases: Vec<(&'static str, Vec<Event>)>) -> Vec<(&'static str, Figure
 
 /// The measured and the derived figures of each phase.
 fn compared(row: &Value) -> Vec<(&'static str, Figures, Figures)> {
-    let args = args(row).expect("a supported model");
+    let args = args(row);
     let derived = figures(hf::run(&args, SM90, Recorder::Gpu));
     let phases = row["phases"].as_array().expect("a list of phases");
     assert_eq!(phases.len(), derived.len(), "the engine has the phases of the script");
@@ -132,16 +132,16 @@ fn differences(row: &Value) -> Vec<String> {
 /// Numbers of the rows that the engine covers.
 fn covered() -> Vec<usize> {
     let rows = 0..rows().len();
-    rows.filter(|row| UNSUPPORTED.iter().chain(&MISSES).all(|(other, _)| other != row)).collect()
+    rows.filter(|row| MISSES.iter().all(|(other, _)| other != row)).collect()
 }
 
 #[test]
 fn trainer_allocates_what_it_allocated_on_a_gpu() {
     let rows = rows();
     assert_eq!(rows.len(), 21);
-    for at in covered() {
-        assert_eq!(differences(&rows[at]), Vec::<String>::new(), "row {at}");
-    }
+    let differences: Vec<_> =
+        covered().into_iter().flat_map(|at| differences(&rows[at]).into_iter().map(move |d| (at, d))).collect();
+    assert_eq!(differences, Vec::<(usize, String)>::new());
 }
 
 #[test]
@@ -149,10 +149,6 @@ fn the_rows_that_miss_are_listed() {
     let rows = rows();
     for (at, cause) in MISSES {
         assert!(!differences(&rows[at]).is_empty(), "row {at} does not miss: {cause}");
-    }
-    for (at, family) in UNSUPPORTED {
-        let error = args(&rows[at]).expect_err("an unsupported family");
-        assert!(matches!(&error, ConfigError::Unsupported { value, .. } if value == family), "row {at}: {error}");
     }
 }
 
@@ -178,6 +174,8 @@ fn words(row: &Value) -> Vec<String> {
         format!("--optim={}", row["optim"].as_str().unwrap_or("adamw_torch_fused")),
         format!("--attention_mask={}", is_set("mask")),
         format!("--bf16={}", is_set("bf16")),
+        format!("--fp16={}", is_set("fp16")),
+        format!("--attn_implementation={}", row["attn"].as_str().unwrap_or("sdpa")),
         format!("--dtype={}", row["weights"].as_str().unwrap_or("float32")),
         format!("--gradient_checkpointing={}", row.get("gc").is_some()),
         format!("--use_reentrant={}", row["gc"] == "reentrant"),
@@ -246,4 +244,62 @@ fn errors_of_a_config_name_the_key() {
     );
     assert!(error_of("model_type", json!("mamba")).starts_with("cannot plan the model: `model_type` is mamba\n"));
     assert!(error_of("hidden_act", json!("relu")).contains("`hidden_act`"));
+    assert!(
+        error_of("rope_scaling", json!({"type": "dynamic", "factor": 2.0})).contains("`rope_scaling` is \"dynamic\"")
+    );
+    assert!(
+        error_of("rope_parameters", json!({"partial_rotary_factor": 0.5})).contains("`partial_rotary_factor` is 0.5")
+    );
+    for (key, value) in [("model_type", json!("qwen3_moe")), ("num_local_experts", json!(8))] {
+        assert!(
+            error_of(key, value).contains("a mixture of experts\nMixture-of-experts models are out of scope"),
+            "{key}"
+        );
+    }
+}
+
+/// The peak of a run of SmolLM2 with other keys in its config.
+fn peak_with(keys: &Value) -> u64 {
+    let mut row = rows().swap_remove(13);
+    row["config"].as_object_mut().expect("keys").extend(keys.as_object().expect("keys").clone());
+    figures(hf::run(&args(&row), SM90, Recorder::Gpu))
+        .into_iter()
+        .map(|(_, figures)| figures.peak)
+        .max()
+        .expect("phases")
+}
+
+#[test]
+fn a_sliding_window_needs_memory_if_it_is_shorter_than_the_sequence() {
+    let mistral = |window: Value| peak_with(&json!({ "model_type": "mistral", "sliding_window": window }));
+    let without = mistral(Value::Null);
+    assert_eq!(without, peak_with(&json!({})), "without a window, Mistral is Llama");
+    assert_eq!(mistral(json!(1025)), without);
+    // Each layer saves a bias (B, 1, T, T) and the keys and values for each head of queries, in bfloat16.
+    let layer = 2 * 1024 * 1024 * 2 + 2 * (9 - 3) * 2 * 1024 * 64 * 2;
+    assert!(mistral(json!(1024)) >= without + 30 * layer, "{} and {without}", mistral(json!(1024)));
+}
+
+#[test]
+fn no_run_of_a_family_panics() {
+    let keys = ["gemma2", "gemma3_text", "mistral", "qwen2", "qwen3", "smollm3"];
+    let peaks = keys
+        .map(|family| peak_with(&json!({ "model_type": family, "use_sliding_window": true, "sliding_window": 64 })));
+    assert!(peaks.iter().all(|&peak| peak > 1 << 30), "{peaks:?}");
+}
+
+#[test]
+fn dropout_of_gpt2_ends_with_the_training() {
+    let mut row = rows().swap_remove(20);
+    row["evaluate"] = true.into();
+    let is_mask =
+        |event: &Event| matches!(event, Event::Alloc { label, .. } if label.name == Name::Operation("dropout mask"));
+    let masks = |name: &str| {
+        let phases = hf::run(&args(&row), SM90, Recorder::Gpu);
+        let events = phases.into_iter().filter(|(other, _)| *other == name).flat_map(|(_, events)| events);
+        events.filter(is_mask).count()
+    };
+    // Embeddings, and the outputs of attention and MLP in 12 layers, in three steps.
+    assert_eq!(masks("backward"), 3 * (1 + 2 * 12));
+    assert_eq!(masks("evaluate"), 0);
 }

@@ -118,8 +118,7 @@ pub fn VerdictWords(
     /// The reason for the absence of a verdict.
     no_plan: Memo<Option<NoPlan>>,
     /// The field that opens a missing file.
-    #[prop(optional)]
-    open: Option<Box<dyn FnMut() -> Part + Send>>,
+    open: Box<dyn FnMut() -> Part + Send>,
 ) -> impl IntoView {
     let headline = move || headline(verdict, no_plan);
     let detail = move || {

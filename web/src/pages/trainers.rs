@@ -93,7 +93,7 @@ fn Verdict(page: TrainerPage) -> impl IntoView {
     let link = move |()| Some(browser::address_with(&page.session.with_untracked(|session| session.fragment())));
     view! {
         <div class="verdict" data-outcome=words(move || outcome(verdict))>
-            <VerdictWords verdict no_plan />
+            <VerdictWords verdict no_plan open=part(|| ()) />
             <Figures figures has_verdict=is_entered />
             <div class="verdict__actions" role="group" aria-label=t(text::COPY)>
                 <span class="verdict__copy" aria-hidden="true">{t(text::COPY)}</span>

@@ -19,7 +19,7 @@ use headroom_planner::{
             self,
             launch::{self, Launch},
         },
-        plan,
+        plan, presets,
     },
 };
 
@@ -99,14 +99,16 @@ pub const HF_TRAINER: Trainer = Trainer {
     read: |arguments| Ok(Run::Hf(hf_run(arguments)?)),
     takes_command: false,
     arguments: "\
-  CONFIG.json    The model's config.json: llama, qwen2 or qwen3
+  MODEL          The model's config.json: gemma2, gemma3_text, gpt2, llama, mistral, qwen2,
+                 qwen3 or smollm3. Or a name such as Qwen3-0.6B; another one lists all
   --key=value    An option of TrainingArguments, such as --per_device_train_batch_size=2,
-                 --gradient_accumulation_steps=4, --bf16, --optim=adamw_torch or
+                 --gradient_accumulation_steps=4, --bf16, --fp16, --optim=adamw_torch or
                  --gradient_checkpointing; also
+                 --attn_implementation=NAME  sdpa or eager [default: sdpa]
                  --max_length=N  Tokens of each sequence [default: 1024]
                  --dtype=NAME    Dtype of the weights [default: that of the config]
                  --lora_r=N      Rank of LoRA adapters [default: no LoRA]
-                 --lora_target_modules=NAME,NAME or all-linear [default: q_proj,v_proj]
+                 --lora_target_modules=NAME,NAME or all-linear [default: PEFT's]
                  --lora_dropout=P [default: 0]
   --key value    The same. After a True/False option, only a truth value counts as its value",
 };
@@ -153,13 +155,13 @@ pub const HF: Command = Command {
     about: "\
 Predicts how much GPU memory `transformers.Trainer` needs for a causal language model, also
 with LoRA, whether it fits, and where it would run out of memory.",
-    usage: &["headroom plan hf CONFIG.json [--key=value …] [OPTIONS]"],
+    usage: &["headroom plan hf MODEL [--key=value …] [OPTIONS]"],
     arguments: HF_TRAINER.arguments,
     options: || shown(FLAGS),
     words: Words::Files,
     notes: "A SIZE is 11.69GiB, 800MiB, 12GB or a number of bytes.",
     exits: &[(0, "the run fits"), (1, "the run does not fit")],
-    examples: &["headroom plan hf config.json --bf16 --per_device_train_batch_size=2 --lora_r=16 --gpu \"RTX 4070\""],
+    examples: &["headroom plan hf Qwen3-0.6B --bf16 --per_device_train_batch_size=2 --lora_r=16 --gpu \"RTX 4070\""],
     run: |args| run(&HF, args, HF_TRAINER),
     ..Command::EMPTY
 };
@@ -240,13 +242,20 @@ fn text_of(file: &OsStr) -> Result<String, Error> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Reads the model's config and the options.
+/// Reads the model's config, or finds the model of that name, and reads the options.
 fn hf_run(arguments: &Arguments) -> Result<hf::Run, Error> {
     let path = arguments.plain.first().ok_or(Error::NoModelConfig)?;
     let name = path.to_string_lossy().into_owned();
-    let bytes = read_limited(path).map_err(|error| Error::Unreadable { name: name.clone(), error })?;
+    let bytes = match read_limited(path) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let preset = presets::find(&name).ok_or(Error::UnknownModel { name })?;
+            return Ok(hf::Run::read(&preset.config(), &arguments.words)?);
+        }
+        Err(error) => return Err(Error::Unreadable { name, error }),
+    };
     if bytes.len() > MAX_SOURCE_BYTES {
-        return Err(Error::TooLong { name });
+        return Err(Error::LongModelConfig { name });
     }
     let config = serde_json::from_slice(&bytes).map_err(|error| Error::ModelConfig { name, error })?;
     Ok(hf::Run::read(&config, &arguments.words)?)

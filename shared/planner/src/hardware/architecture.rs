@@ -24,6 +24,8 @@ pub struct Architecture {
     pub has_triton: bool,
     /// Fused attention kernel that PyTorch prefers in half precision.
     pub fused_attention: FusedAttention,
+    /// Maximum head size of cuDNN's attention. Source: `check_cudnn_tensor_shapes` with cuDNN 9.10 or later.
+    pub cudnn_max_head_size: u64,
     /// Whether flash attention has no backward for long heads. Source:
     /// `check_requires_grad_and_head_dim_gt192_constraints_on_sm86_89_or_120`.
     pub limits_flash_backward: bool,
@@ -54,6 +56,7 @@ const PASCAL: Architecture = Architecture {
     has_bfloat16: false,
     has_triton: false,
     fused_attention: FusedAttention::Efficient,
+    cudnn_max_head_size: 128,
     limits_flash_backward: false,
     efficient_attention: 50,
     is_recorded: false,
@@ -98,12 +101,14 @@ const HOPPER: Architecture = Architecture {
     cublas_workspace_bytes: 32 << 20,
     cublaslt_workspace_bytes: 32 << 20,
     fused_attention: FusedAttention::Cudnn,
+    cudnn_max_head_size: 256,
     ..GA100
 };
 const B200: Architecture = Architecture {
     since: ComputeCapability::new(10, 0),
     reserve_mib: 500,
     cublas_workspace_bytes: PASCAL.cublas_workspace_bytes,
+    cudnn_max_head_size: PASCAL.cudnn_max_head_size,
     ..HOPPER
 };
 const BLACKWELL: Architecture = Architecture {

@@ -26,8 +26,6 @@ pub enum AttentionKernel {
 
 /// Maximum head size of flash attention.
 const FLASH_MAX_HEAD_SIZE: u64 = 256;
-/// Maximum head size of cuDNN's attention.
-const CUDNN_MAX_HEAD_SIZE: u64 = 128;
 
 /// Whether autograd records a forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,7 +71,11 @@ pub(crate) fn attention_kernel(
 pub(crate) fn fused_kernel(heads: Heads, architecture: &Architecture, pass: Pass) -> AttentionKernel {
     let is_half = heads.dtype != Dtype::Float32;
     let fused = architecture.fused_attention;
-    if is_half && fused == FusedAttention::Cudnn && heads.size.is_multiple_of(8) && heads.size <= CUDNN_MAX_HEAD_SIZE {
+    if is_half
+        && fused == FusedAttention::Cudnn
+        && heads.size.is_multiple_of(8)
+        && heads.size <= architecture.cudnn_max_head_size
+    {
         AttentionKernel::Cudnn
     } else if is_half
         && fused != FusedAttention::Efficient
@@ -157,8 +159,16 @@ mod tests {
             assert_eq!(kernel_of(256, 0.1, Dtype::Bfloat16, capability, Pass::Training), Efficient);
             assert_eq!(kernel_of(200, 0.1, Dtype::Bfloat16, capability, Pass::Evaluation), Flash);
         }
-        for capability in [(8, 0), (9, 0)] {
-            assert_eq!(kernel_of(200, 0.1, Dtype::Bfloat16, capability, Pass::Training), Flash);
-        }
+        assert_eq!(kernel_of(200, 0.1, Dtype::Bfloat16, (8, 0), Pass::Training), Flash);
+    }
+
+    #[test]
+    fn cudnn_has_long_heads_on_hopper_only() {
+        use AttentionKernel::{Cudnn, Efficient, Flash};
+        let bfloat16 = |head_size, capability| kernel(head_size, Dtype::Bfloat16, capability);
+        assert_eq!([(9, 0), (10, 0)].map(|capability| bfloat16(128, capability)), [Cudnn, Cudnn]);
+        assert_eq!([(9, 0), (10, 0)].map(|capability| bfloat16(256, capability)), [Cudnn, Flash]);
+        assert_eq!(bfloat16(252, (9, 0)), Flash, "no multiple of 8");
+        assert_eq!(bfloat16(264, (9, 0)), Efficient);
     }
 }

@@ -2,14 +2,21 @@
 //!
 //! Source: transformers 5.17, PEFT 0.21 and accelerate 1.15.
 
+mod activation;
+mod attention;
+mod body;
+mod causal_lm;
 mod config;
 mod decoder;
+mod gpt2;
+mod masks;
 mod modules;
 mod optim;
 mod trainer;
 
-pub use config::{Config, ConfigError, Family};
-pub use decoder::Checkpointing;
+pub use activation::Activation;
+pub use body::Checkpointing;
+pub use config::{AttentionKind, Config, ConfigError, Family, LayerKind};
 pub use modules::Lora;
 pub use optim::Optimizer;
 pub use trainer::{EMPTIES_CACHE, record, run};

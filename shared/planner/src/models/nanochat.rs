@@ -179,7 +179,7 @@ impl CausalSelfAttention {
         k = torch.scale(&k);
         let [query, key, value] = [&q, &k, &v].map(|x| torch.transpose(x, [1, 2]));
         let mut y = if self.has_window {
-            torch.masked_attention(&query, &key, &value, &window_mask(torch, t).mask)
+            torch.masked_attention(&query, &key, &value, &window_mask(torch, t).mask, false)
         } else {
             torch.scaled_dot_product_attention(&query, &key, &value, false)
         };

@@ -215,7 +215,12 @@ impl Torch {
     /// Reduces a gradient to the shape and the dtype of its input: `validate_outputs` in engine.cpp.
     fn conform(&self, mut gradient: Tensor, input: &Input) -> Tensor {
         if gradient.sizes() != input.layout.sizes() {
-            gradient = self.empty("sum of a gradient over broadcast axes", input.layout.sizes(), gradient.dtype());
+            let sum = self.empty("sum of a gradient over broadcast axes", input.layout.sizes(), gradient.dtype());
+            if gradient.sizes().ends_with(input.layout.sizes()) {
+                let columns = input.layout.elements().max(1);
+                drop(self.column_reduction([gradient.layout().elements() / columns, columns]));
+            }
+            gradient = sum;
         }
         if gradient.dtype() != input.dtype {
             gradient = self.like("cast of a gradient", &gradient, input.dtype);

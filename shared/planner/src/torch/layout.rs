@@ -88,6 +88,16 @@ impl Layout {
         self
     }
 
+    /// The layout with another size of an axis of size 1, whose elements are repeated: `expand`.
+    #[must_use]
+    pub fn expanded(mut self, axis: usize, size: u64) -> Self {
+        if let Some(axis) = self.rank.checked_sub(axis + 1) {
+            self.sizes[axis] = size;
+            self.strides[axis] = 0;
+        }
+        self
+    }
+
     /// The layout of a scalar, which an index of every axis selects.
     #[must_use]
     pub fn scalar() -> Self {

@@ -5,6 +5,7 @@ mod linear;
 mod loss;
 mod norm;
 mod pointwise;
+mod reduction;
 mod reentrant;
 mod shape;
 
@@ -36,7 +37,7 @@ pub enum Op {
     Mul,
     /// An operation of one input, whose backward allocates the gradient only, with this name.
     Unary(&'static str),
-    /// `square`.
+    /// `square`, or another power.
     Square,
     /// `mean` over the last axis, of a tensor with this layout.
     Mean(Layout),
@@ -44,14 +45,20 @@ pub enum Op {
     Rsqrt,
     /// `native_layer_norm`.
     LayerNorm,
-    /// `_softmax` or `_log_softmax`, of a tensor with this dtype.
+    /// `_softmax`, of a tensor with this dtype.
     Softmax(Dtype),
+    /// `_log_softmax`, of a tensor with this dtype.
+    LogSoftmax(Dtype),
     /// `embedding` with a weight of this layout.
     Embedding(Layout),
     /// `addmm` with a bias, or `mm` without.
     Linear,
+    /// `addmm` with a weight whose first axis is the input's.
+    Addmm,
     /// `bmm`.
     Bmm,
+    /// Repetition of the heads of a tensor with this layout.
+    RepeatHeads(Layout),
     /// A fused kernel of `scaled_dot_product_attention`.
     Attention(attention::Fused),
     /// `nll_loss`.
@@ -102,9 +109,14 @@ impl Op {
             Self::Cast(from) => vec![Some(torch.like("gradient of a cast", gradient, *from))],
             Self::Add => gradients.needs.iter().map(|&needs| needs.then(|| gradient.clone())).collect(),
             Self::LayerNorm => torch.layer_norm_backward(gradients, gradient),
-            Self::Softmax(dtype) => vec![Some(torch.like("gradient of softmax", gradient, *dtype))],
+            Self::Softmax(dtype) => vec![Some(torch.softmax_backward(gradient, *dtype))],
+            Self::LogSoftmax(dtype) => vec![Some(torch.like("gradient of softmax", gradient, *dtype))],
             Self::Embedding(weight) => vec![Some(torch.embedding_backward(weight, gradient))],
             Self::Linear => torch.linear_backward(gradients, gradient, &saved),
+            Self::Addmm => torch.addmm_backward(gradients, gradient, &saved),
+            Self::RepeatHeads(layout) => {
+                vec![Some(torch.empty("gradient of repeated heads", layout.sizes(), gradient.dtype()))]
+            }
             Self::Bmm => torch.bmm_backward(gradients, gradient, &saved),
             Self::Attention(kernel) => torch.fused_attention_backward(kernel, gradient, &saved),
             Self::NllLoss => torch.nll_loss_backward(&saved),

@@ -29,7 +29,7 @@ impl GradScaler {
     }
 
     /// `unscale_`: returns whether an infinity was found. A fused step without clipping unscales by itself.
-    fn unscale(torch: &Torch, is_inside: bool) -> Tensor {
+    pub fn unscale(torch: &Torch, is_inside: bool) -> Tensor {
         let scale = (!is_inside).then(|| scalar(torch, Dtype::Float64));
         let inverse = (!is_inside).then(|| scalar(torch, Dtype::Float64));
         drop(scale);

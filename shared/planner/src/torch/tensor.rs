@@ -76,6 +76,12 @@ impl Tensor {
         Self { storage: self.storage.clone(), layout, dtype: self.dtype, is_view: true, edge: None }
     }
 
+    /// A view with another size of an axis of size 1, counted from the last one.
+    #[must_use]
+    pub fn expanded(&self, axis: usize, size: u64) -> Self {
+        self.with_layout(self.layout.expanded(axis, size))
+    }
+
     /// The same tensor outside of autograd's graph.
     #[must_use]
     pub fn detached(&self) -> Self {

@@ -98,6 +98,30 @@ pub const PRESETS: &[Preset] = &[
         name: "SmolLM2-1.7B",
         config: r#"{"model_type":"llama","hidden_size":2048,"intermediate_size":8192,"num_hidden_layers":24,"num_attention_heads":32,"num_key_value_heads":32,"vocab_size":49152,"tie_word_embeddings":true,"dtype":"bfloat16"}"#,
     },
+    Preset {
+        name: "Gemma-3-270m",
+        config: r#"{"model_type":"gemma3_text","hidden_size":640,"intermediate_size":2048,"num_hidden_layers":18,"num_attention_heads":4,"num_key_value_heads":1,"head_dim":256,"vocab_size":262144,"sliding_window":512,"tie_word_embeddings":true,"dtype":"bfloat16"}"#,
+    },
+    Preset {
+        name: "Gemma-3-1b",
+        config: r#"{"model_type":"gemma3_text","hidden_size":1152,"intermediate_size":6912,"num_hidden_layers":26,"num_attention_heads":4,"num_key_value_heads":1,"head_dim":256,"vocab_size":262144,"sliding_window":512,"tie_word_embeddings":true,"dtype":"bfloat16"}"#,
+    },
+    Preset {
+        name: "Gemma-2-2b",
+        config: r#"{"model_type":"gemma2","hidden_size":2304,"intermediate_size":9216,"num_hidden_layers":26,"num_attention_heads":8,"num_key_value_heads":4,"head_dim":256,"vocab_size":256000,"sliding_window":4096,"attn_logit_softcapping":50.0,"final_logit_softcapping":30.0,"dtype":"bfloat16"}"#,
+    },
+    Preset {
+        name: "Mistral-7B-v0.3",
+        config: r#"{"model_type":"mistral","hidden_size":4096,"intermediate_size":14336,"num_hidden_layers":32,"num_attention_heads":32,"num_key_value_heads":8,"vocab_size":32768,"sliding_window":null,"tie_word_embeddings":false,"dtype":"bfloat16"}"#,
+    },
+    Preset {
+        name: "SmolLM3-3B",
+        config: r#"{"model_type":"smollm3","hidden_size":2048,"intermediate_size":11008,"num_hidden_layers":36,"num_attention_heads":16,"num_key_value_heads":4,"vocab_size":128256,"tie_word_embeddings":true,"dtype":"bfloat16"}"#,
+    },
+    Preset {
+        name: "GPT2",
+        config: r#"{"model_type":"gpt2","n_embd":768,"n_layer":12,"n_head":12,"n_positions":1024,"vocab_size":50257}"#,
+    },
 ];
 
 #[cfg(test)]
@@ -110,7 +134,7 @@ mod tests {
     };
 
     /// Published numbers of parameters, rounded as published.
-    const PARAMETERS: [(&str, f64, f64); 9] = [
+    const PARAMETERS: [(&str, f64, f64); 15] = [
         ("Qwen3-0.6B", 0.6e9, 0.05e9),
         ("Qwen3-1.7B", 1.7e9, 0.05e9),
         ("Qwen3-8B", 8.2e9, 0.05e9),
@@ -120,16 +144,24 @@ mod tests {
         ("Llama-3.1-8B", 8.03e9, 0.005e9),
         ("TinyLlama-1.1B", 1.1e9, 0.005e9),
         ("SmolLM2-135M", 134.5e6, 0.1e6),
+        ("Gemma-3-270m", 268.1e6, 0.1e6),
+        ("Gemma-3-1b", 1.0e9, 0.005e9),
+        ("Gemma-2-2b", 2.61e9, 0.01e9),
+        ("Mistral-7B-v0.3", 7.25e9, 0.01e9),
+        ("SmolLM3-3B", 3.08e9, 0.01e9),
+        ("GPT2", 124.4e6, 0.1e6),
     ];
 
-    /// Bytes of the parameters of a preset in bfloat16, over two.
+    /// Bytes of the parameters of a preset, over those of one.
     fn n_parameters(preset: &Preset) -> f64 {
         let words = ["--per_device_train_batch_size=1", "--max_length=16"].map(str::to_owned);
         let run = hf::Run::read(&preset.config(), &words).expect("a supported model");
         let machine = Options { gpu: "H200".to_owned(), ..Options::default() }.machine().expect("a known GPU");
         let request = TrainerRequest::new(Run::Hf(run), machine).expect("a supported GPU");
         let plan = trainers::plan(request).expect("a plan");
-        plan.peak.by_category[Category::Parameters as usize] as f64 / 2.0
+        // GPT-2's config names no dtype, so its weights are in float32.
+        let size = if preset.config().get("dtype").is_some() { 2.0 } else { 4.0 };
+        plan.peak.by_category[Category::Parameters as usize] as f64 / size
     }
 
     #[test]

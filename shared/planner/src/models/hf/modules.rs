@@ -1,6 +1,6 @@
 //! Modules that all families have: linear layers with LoRA, normalization, and rotary embeddings.
 
-use super::Config;
+use super::{Config, Family};
 use crate::{
     dtype::Dtype,
     torch::{Tensor, Torch},
@@ -33,13 +33,15 @@ struct Adapter {
     drops: bool,
 }
 
-/// `nn.Linear`, with PEFT's `lora.Linear` around it if it has an adapter.
+/// `nn.Linear` or `Conv1D`, with PEFT's `lora.Linear` around it if it has an adapter.
 #[derive(Clone, Debug)]
 pub struct Linear {
     name: &'static str,
     weight: Tensor,
     bias: Option<Tensor>,
     adapter: Option<Adapter>,
+    /// Whether the inputs are the first axis of the weight.
+    is_conv1d: bool,
 }
 
 impl Linear {
@@ -47,12 +49,20 @@ impl Linear {
         let _scope = torch.enter(name);
         let weight = torch.parameter("weight", &[output, input], dtype);
         let bias = has_bias.then(|| torch.parameter("bias", &[output], dtype));
-        Self { name, weight, bias, adapter: None }
+        Self { name, weight, bias, adapter: None, is_conv1d: false }
+    }
+
+    /// `Conv1D(output, input)`.
+    pub fn conv1d(torch: &Torch, name: &'static str, [input, output]: [u64; 2], dtype: Dtype) -> Self {
+        let _scope = torch.enter(name);
+        let weight = torch.parameter("weight", &[input, output], dtype);
+        let bias = Some(torch.parameter("bias", &[output], dtype));
+        Self { name, weight, bias, adapter: None, is_conv1d: true }
     }
 
     /// A layer with the weight of another module.
     pub fn tied(name: &'static str, weight: &Tensor) -> Self {
-        Self { name, weight: weight.clone(), bias: None, adapter: None }
+        Self { name, weight: weight.clone(), bias: None, adapter: None, is_conv1d: false }
     }
 
     pub fn freeze(&mut self) {
@@ -68,7 +78,8 @@ impl Linear {
             return;
         }
         let _scope = torch.enter(self.name);
-        let [input, output] = [0, 1].map(|n| self.weight.layout().from_last(n));
+        let axes = if self.is_conv1d { [1, 0] } else { [0, 1] };
+        let [input, output] = axes.map(|n| self.weight.layout().from_last(n));
         let a = torch.parameter("lora_A.weight", &[lora.rank, input], self.weight.dtype());
         let b = torch.parameter("lora_B.weight", &[output, lora.rank], self.weight.dtype());
         self.adapter = Some(Adapter { a, b, drops: lora.drops });
@@ -87,17 +98,27 @@ impl Linear {
 
     pub fn forward(&self, torch: &Torch, x: &Tensor) -> Tensor {
         let _scope = torch.enter(self.name);
-        let mut result = torch.linear(x, &self.weight, self.bias.as_ref());
+        let mut result = match &self.bias {
+            Some(bias) if self.is_conv1d => self.conv1d_forward(torch, x, bias),
+            bias => torch.linear(x, &self.weight, bias.as_ref()),
+        };
         let Some(Adapter { a, b, drops }) = &self.adapter else { return result };
         let dtype = result.dtype();
         let x = torch.cast(x, a.dtype());
-        let mut low = torch.dropout(&x, *drops);
+        let mut low = torch.dropout(&x, *drops && torch.is_training());
         low = torch.linear(&low, a, None);
         low = torch.linear(&low, b, None);
         low = torch.scale(&low);
         result = torch.add(&result, &low);
         drop(low);
         torch.cast(&result, dtype)
+    }
+
+    /// `Conv1D.forward`.
+    fn conv1d_forward(&self, torch: &Torch, x: &Tensor, bias: &Tensor) -> Tensor {
+        let &[b, t, input] = x.sizes() else { return x.clone() };
+        let rows = torch.addmm(bias, &torch.reshape(x, &[b * t, input]), &self.weight);
+        torch.reshape(&rows, &[b, t, rows.layout().from_last(0)])
     }
 
     /// Parameters that require gradients, in the order of `named_parameters()`.
@@ -107,17 +128,50 @@ impl Linear {
     }
 }
 
-/// `LlamaRMSNorm`.
+/// `nn.LayerNorm`.
+#[derive(Clone, Debug)]
+pub struct LayerNorm {
+    name: &'static str,
+    weight: Tensor,
+    bias: Tensor,
+}
+
+impl LayerNorm {
+    pub fn new(torch: &Torch, name: &'static str, channels: u64, dtype: Dtype) -> Self {
+        let _scope = torch.enter(name);
+        let [weight, bias] = ["weight", "bias"].map(|name| torch.parameter(name, &[channels], dtype));
+        Self { name, weight, bias }
+    }
+
+    pub fn freeze(&mut self) {
+        self.weight = self.weight.detached();
+        self.bias = self.bias.detached();
+    }
+
+    pub fn forward(&self, torch: &Torch, x: &Tensor) -> Tensor {
+        let _scope = torch.enter(self.name);
+        torch.layer_norm(x, &self.weight, Some(&self.bias))
+    }
+
+    pub fn parameters(&self) -> Vec<&Tensor> {
+        vec![&self.weight, &self.bias]
+    }
+}
+
+/// `LlamaRMSNorm` or `Gemma3RMSNorm`.
 #[derive(Clone, Debug)]
 pub struct RmsNorm {
     name: &'static str,
     weight: Tensor,
+    /// Whether the weight is centered at 0, and multiplied in float32.
+    is_centered: bool,
 }
 
 impl RmsNorm {
-    pub fn new(torch: &Torch, name: &'static str, channels: u64, dtype: Dtype) -> Self {
+    pub fn new(torch: &Torch, name: &'static str, channels: u64, family: Family, dtype: Dtype) -> Self {
         let _scope = torch.enter(name);
-        Self { name, weight: torch.parameter("weight", &[channels], dtype) }
+        let weight = torch.parameter("weight", &[channels], dtype);
+        Self { name, weight, is_centered: family == Family::Gemma3 }
     }
 
     pub fn freeze(&mut self) {
@@ -126,6 +180,28 @@ impl RmsNorm {
 
     pub fn forward(&self, torch: &Torch, hidden_states: &Tensor) -> Tensor {
         let _scope = torch.enter(self.name);
+        if self.is_centered { self.centered(torch, hidden_states) } else { self.plain(torch, hidden_states) }
+    }
+
+    /// `Gemma3RMSNorm.forward`.
+    fn centered(&self, torch: &Torch, x: &Tensor) -> Tensor {
+        let mut output = {
+            let x = torch.cast(x, Dtype::Float32);
+            let mean = torch.mean(&torch.square(&x));
+            let sum = torch.offset(&mean);
+            drop(mean);
+            let root = torch.rsqrt(&sum);
+            drop(sum);
+            torch.mul(&x, &root)
+        };
+        let weight = torch.offset(&torch.cast(&self.weight, Dtype::Float32));
+        output = torch.mul(&output, &weight);
+        drop(weight);
+        torch.cast(&output, x.dtype())
+    }
+
+    /// `LlamaRMSNorm.forward`.
+    fn plain(&self, torch: &Torch, hidden_states: &Tensor) -> Tensor {
         let input_dtype = hidden_states.dtype();
         let mut hidden_states = torch.cast(hidden_states, Dtype::Float32);
         let variance = torch.mean(&torch.square(&hidden_states));

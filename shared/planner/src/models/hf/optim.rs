@@ -37,10 +37,13 @@ impl Optim {
         Self { optimizer, state: Vec::new(), rms: Vec::new(), update: None }
     }
 
-    /// `optimizer.step()`. Parameters with two axes or more have weight decay and are the first group.
-    pub fn step(&mut self, torch: &Torch, parameters: &[&Tensor]) {
+    /// `optimizer.step()`, or that of a gradient scaler, whose `found_inf` a fused optimizer copies. Parameters with two
+    /// axes or more have weight decay and are the first group.
+    pub fn step(&mut self, torch: &Torch, parameters: &[&Tensor], found_inf: Option<&Tensor>) {
         let _module = torch.enter("optimizer");
         let _category = torch.enter_category(Category::OptimizerState);
+        let is_fused = self.optimizer == Optimizer::AdamwTorchFused;
+        let _found_inf = found_inf.filter(|_| is_fused).map(|found| torch.empty("found_inf", &[], found.dtype()));
         let is_first = self.state.is_empty();
         let (decayed, others): (Vec<_>, Vec<_>) = parameters.iter().partition(|p| p.sizes().len() >= 2);
         let n_decayed = decayed.len();
@@ -106,7 +109,9 @@ impl Optim {
             let update = match factors {
                 Some([rows, columns]) => {
                     drop(vector("mean of rows", rows));
-                    drop(vector("mean of columns", columns));
+                    let mean = vector("mean of columns", columns);
+                    drop(torch.column_reduction([rows, columns]));
+                    drop(mean);
                     let _row_factor = vector("row factor", rows);
                     let _column_factor = vector("column factor", columns);
                     full("update")

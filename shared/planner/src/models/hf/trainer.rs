@@ -2,13 +2,14 @@
 
 use super::{
     Args,
-    decoder::CausalLm,
+    body::Inputs,
+    causal_lm::CausalLm,
     optim::{Optim, clip_grad_norm},
 };
 use crate::{
     dtype::Dtype,
     memory::{context::GpuProperties, program::Phase},
-    torch::{Event, Recorder, Recording, Script, Tensor, Torch},
+    torch::{Event, Recorder, Recording, Script, Tensor, Torch, optim::GradScaler},
 };
 
 /// A batch on the GPU.
@@ -52,6 +53,8 @@ struct Trainer<'a> {
     args: &'a Args,
     model: CausalLm,
     optimizer: Optim,
+    /// `fp16`'s.
+    scaler: Option<GradScaler>,
     tr_loss_step: Option<Tensor>,
     grad_norm: Option<Tensor>,
 }
@@ -59,9 +62,8 @@ struct Trainer<'a> {
 impl Trainer<'_> {
     /// The model's forward under `accelerate`: autocast, with outputs in float32.
     fn forward(&self, batch: &Batch, num_items: Option<&Tensor>) -> Tensor {
-        let run = || {
-            self.model.forward(self.torch, &batch.input_ids, &batch.labels, batch.attention_mask.as_ref(), num_items)
-        };
+        let inputs = Inputs { ids: &batch.input_ids, mask: batch.attention_mask.as_ref() };
+        let run = || self.model.forward(self.torch, inputs, &batch.labels, num_items);
         let Some(dtype) = self.args.autocast else { return run().1 };
         let (logits, loss) = self.torch.autocast(dtype, run);
         let _logits = {
@@ -72,16 +74,20 @@ impl Trainer<'_> {
         loss
     }
 
-    fn training_step(&self, batch: &Batch, num_items: &Tensor, mark: &mut dyn FnMut(Mark)) -> Tensor {
+    fn training_step(&mut self, batch: &Batch, num_items: &Tensor, mark: &mut dyn FnMut(Mark)) -> Tensor {
         let mut loss = self.forward(batch, Some(num_items));
         mark(Mark::Forward);
         loss = self.torch.scale_in_place(&loss);
-        let scaled = self.torch.scale(&loss);
+        let mut scaled = self.torch.scale(&loss);
+        let unscaled = scaled.clone();
+        if let Some(scaler) = &mut self.scaler {
+            scaled = scaler.scale(self.torch, &unscaled);
+        }
         let ones = self.torch.empty("gradient of the loss", &[], Dtype::Float32);
         self.torch.backward(&scaled, &ones);
-        self.model.free_input_gradient(self.torch);
+        self.model.settings.free_input_gradient(self.torch);
         drop(ones);
-        drop(scaled);
+        drop((scaled, unscaled));
         loss.detached()
     }
 
@@ -93,7 +99,7 @@ impl Trainer<'_> {
             let next = Batch::new(self.torch, self.args);
             let batch = batch.insert(next);
             let num_items = num_items_in_batch(self.torch, std::slice::from_ref(batch));
-            let loss = self.torch.no_grad(|| self.forward(batch, Some(&num_items)));
+            let loss = self.torch.evaluation(|| self.forward(batch, Some(&num_items)));
             let mean = self.torch.empty("mean of the loss", &[], Dtype::Float32);
             drop(num_items);
             drop(loss);
@@ -179,14 +185,15 @@ fn train(torch: &Torch, args: &Args, rounds: usize, mark: &mut dyn FnMut(Mark)) 
     mark(Mark::End("init"));
     if let Some(lora) = &args.lora {
         model.adapt(torch, lora);
-        model.inputs_require_grads = args.checkpointing.is_some();
+        model.settings.inputs_require_grads = args.checkpointing.is_some();
         mark(Mark::End("lora"));
     }
-    model.checkpointing = args.checkpointing;
+    model.settings.checkpointing = args.checkpointing;
     let tr_loss = torch.empty("sum of losses", &[], Dtype::Float32);
     mark(Mark::End("train_begin"));
     let optimizer = Optim::new(args.optimizer);
-    let mut trainer = Trainer { torch, args, model, optimizer, tr_loss_step: None, grad_norm: None };
+    let scaler = (args.autocast == Some(Dtype::Float16)).then(GradScaler::default);
+    let mut trainer = Trainer { torch, args, model, optimizer, scaler, tr_loss_step: None, grad_norm: None };
     let (mut batches, mut num_items) = (Vec::new(), None);
     for _ in 0..args.steps {
         let next: Vec<_> = (0..args.accumulation).map(|_| Batch::new(torch, args)).collect();
@@ -203,10 +210,12 @@ fn train(torch: &Torch, args: &Args, rounds: usize, mark: &mut dyn FnMut(Mark)) 
             }
         }
         trainer.grad_norm = None;
+        let found_inf = trainer.scaler.is_some().then(|| GradScaler::unscale(torch, false));
         let parameters = trainer.model.parameters();
         trainer.grad_norm = Some(clip_grad_norm(torch, &parameters));
         mark(Mark::End("backward"));
-        trainer.optimizer.step(torch, &parameters);
+        trainer.optimizer.step(torch, &parameters, found_inf.as_ref());
+        drop(found_inf);
         mark(Mark::End("optimizer"));
         torch.zero_grad(parameters);
         mark(Mark::End("step_end"));

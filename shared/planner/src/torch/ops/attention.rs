@@ -55,10 +55,10 @@ impl Torch {
         self.attention(q, k, v, None, drops)
     }
 
-    /// The same with a boolean mask (T, T), which is converted to values that are added to the scores.
+    /// The same with a boolean mask of the last axes (T, T), which is converted to values that are added to the scores.
     #[must_use]
-    pub fn masked_attention(&self, q: &Tensor, k: &Tensor, v: &Tensor, mask: &Tensor) -> Tensor {
-        self.attention(q, k, v, Some(mask), false)
+    pub fn masked_attention(&self, q: &Tensor, k: &Tensor, v: &Tensor, mask: &Tensor, drops: bool) -> Tensor {
+        self.attention(q, k, v, Some(mask), drops)
     }
 
     fn attention(&self, q: &Tensor, k: &Tensor, v: &Tensor, mask: Option<&Tensor>, drops: bool) -> Tensor {
@@ -212,6 +212,9 @@ impl Torch {
                 self.bias(&triangle, Dtype::Float32)
             }
         };
+        // `pre_process_group_query_attention_input`: a copy of the keys and values for each head of queries.
+        let times = Sizes::of(&q).h / Sizes::of(&k).h.max(1);
+        let [k, v] = [k, v].map(|x| self.repeat_heads(&x, times));
         let mut weights = self.matmul(&q, &self.scale(&self.transpose(&k, [0, 1])));
         weights = self.safe_softmax(&weights);
         weights = self.dropout(&weights, drops);

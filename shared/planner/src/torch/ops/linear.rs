@@ -40,6 +40,52 @@ impl Torch {
         out
     }
 
+    /// `torch.addmm(bias, x, weight)` of matrices: a linear layer whose weight has the inputs as its first axis.
+    ///
+    /// Autocast casts the arguments from the last to the first.
+    #[must_use]
+    pub fn addmm(&self, bias: &Tensor, x: &Tensor, weight: &Tensor) -> Tensor {
+        let weight = self.lower(weight);
+        let x = self.lower(x);
+        let bias = self.lower(bias);
+        let mut recording = self.record(&[&x, &weight, &bias]);
+        if recording.needs(1) {
+            recording.save(&x);
+        }
+        if recording.needs(0) {
+            recording.save(&weight);
+        }
+        let mut out = self.empty("linear", x.layout().narrowed(weight.layout().from_last(0)).sizes(), x.dtype());
+        self.cublaslt_workspace();
+        self.cublas_workspace();
+        recording.finish(Op::Addmm, &mut [&mut out]);
+        out
+    }
+
+    /// The input's gradient, then the weight's. The gradient of the bias is reduced afterwards.
+    pub(super) fn addmm_backward(
+        &self,
+        gradients: Gradients<'_>,
+        gradient: &Tensor,
+        saved: &[Option<Tensor>],
+    ) -> Vec<Option<Tensor>> {
+        let mut saved = saved.iter();
+        let mut next = |needs: bool| if needs { saved.next().cloned().flatten() } else { None };
+        let [x, weight] = [next(gradients.needs(1)), next(gradients.needs(0))];
+        let [rows, columns] = [1, 0].map(|n| gradient.layout().from_last(n));
+        let product = |name, sizes: [u64; 2]| {
+            let out = self.empty(name, &sizes, gradient.dtype());
+            self.cublas_workspace();
+            out
+        };
+        let dx = weight.map(|weight| product("gradient of linear", [rows, weight.layout().from_last(1)]));
+        let dweight = x.map(|x| {
+            let _scope = self.enter_category(Category::Gradients);
+            product("gradient of linear's weight", [x.layout().from_last(0), columns])
+        });
+        vec![dx, dweight, gradients.needs(2).then(|| gradient.clone())]
+    }
+
     /// A tensor whose axes but the last can be joined: `should_fold` in LinearAlgebra.cpp copies the others.
     fn rows(&self, x: &Tensor) -> Tensor {
         let channels = x.layout().from_last(0);

@@ -29,7 +29,7 @@ impl Torch {
         let mut recording = self.record(&[logits]);
         let mut log_probs = self.like("log_softmax", logits, logits.dtype());
         recording.save(&log_probs);
-        recording.finish(Op::Softmax(logits.dtype()), &mut [&mut log_probs]);
+        recording.finish(Op::LogSoftmax(logits.dtype()), &mut [&mut log_probs]);
         let log_probs = self.upper(&log_probs);
         let mut recording = self.record(&[&log_probs]);
         recording.save(&log_probs);

@@ -9,9 +9,11 @@ use crate::{
 };
 
 impl Torch {
-    /// `F.layer_norm(x, weight.shape, weight, bias)`.
+    /// `F.layer_norm(x, weight.shape, weight, bias)`. Autocast casts the arguments from the last to the first.
     #[must_use]
     pub fn layer_norm(&self, x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Tensor {
+        let bias = &bias.map(|bias| self.upper(bias));
+        let weight = &self.upper(weight);
         let x = &self.upper(x);
         let mut recording = match bias {
             Some(bias) => self.record(&[x, weight, bias]),

@@ -103,6 +103,12 @@ impl Torch {
         self.unary(Op::Square, "square", x, true)
     }
 
+    /// `torch.pow(x, exponent)`, which autocast computes in float32.
+    #[must_use]
+    pub fn pow(&self, x: &Tensor) -> Tensor {
+        self.unary(Op::Square, "power", &self.upper(x), true)
+    }
+
     /// `grad * (exponent * self.pow(exponent - 1))`.
     pub(super) fn square_backward(&self, gradient: &Tensor) -> Vec<Option<Tensor>> {
         let [_power, _factor, out] =
@@ -223,6 +229,24 @@ impl Torch {
         let mut out = self.like("softmax", input, if is_half { Dtype::Float32 } else { x.dtype() });
         recording.save(&out);
         recording.finish(Op::Softmax(input.dtype()), &mut [&mut out]);
+        out
+    }
+
+    /// `F.softmax(x, dim=-1, dtype=torch.float32)`: float16 within the kernel, bfloat16 after a cast.
+    #[must_use]
+    pub fn softmax_float32(&self, x: &Tensor) -> Tensor {
+        let input = if x.dtype() == Dtype::Bfloat16 { self.cast(x, Dtype::Float32) } else { x.clone() };
+        let mut recording = self.record(&[&input]);
+        let mut out = self.like("softmax", &input, Dtype::Float32);
+        recording.save(&out);
+        recording.finish(Op::Softmax(input.dtype()), &mut [&mut out]);
+        out
+    }
+
+    /// `softmax_backward_cuda_out`, which multiplies the gradient by the output first.
+    pub(super) fn softmax_backward(&self, gradient: &Tensor, dtype: Dtype) -> Tensor {
+        let out = self.like("gradient of softmax", gradient, dtype);
+        let _product = (self.recorder == Recorder::Gpu).then(|| self.like("product", gradient, gradient.dtype()));
         out
     }
 

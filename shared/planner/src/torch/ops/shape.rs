@@ -37,6 +37,29 @@ impl Torch {
         out
     }
 
+    /// Each head of a tensor (B, H, T, D) this number of times: `expand` and `reshape`, which is a view of a single head.
+    #[must_use]
+    pub fn expand_heads(&self, x: &Tensor, times: u64) -> Tensor {
+        if x.layout().from_last(2) == 1 && times > 1 {
+            self.viewed(Op::RepeatHeads(*x.layout()), x, x.layout().expanded(2, times))
+        } else {
+            self.repeat_heads(x, times)
+        }
+    }
+
+    /// Copies of each head of a tensor (B, H, T, D), next to each other: `repeat_interleave`.
+    #[must_use]
+    pub fn repeat_heads(&self, x: &Tensor, times: u64) -> Tensor {
+        let &[b, h, t, d] = x.sizes() else { return x.clone() };
+        if times == 1 {
+            return x.clone();
+        }
+        let recording = self.record(&[x]);
+        let mut out = self.empty("repeated heads", &[b, h * times, t, d], x.dtype());
+        recording.finish(Op::RepeatHeads(*x.layout()), &mut [&mut out]);
+        out
+    }
+
     /// Three views of equal parts of the last axis: `x.split(size, dim=-1)`.
     #[must_use]
     pub fn split3(&self, x: &Tensor) -> [Tensor; 3] {

@@ -1,0 +1,150 @@
+//! The attention of the decoder: projections, rotation, and the implementations of `attn_implementation`.
+
+use std::rc::Rc;
+
+use super::{
+    AttentionKind, Config, Family,
+    modules::{Linear, RmsNorm, rotate},
+};
+use crate::{
+    dtype::Dtype,
+    torch::{Tensor, Torch},
+};
+
+/// `LlamaAttention`, and those of the families like it.
+#[derive(Clone, Debug)]
+pub struct Attention {
+    q_proj: Linear,
+    k_proj: Linear,
+    v_proj: Linear,
+    o_proj: Linear,
+    /// `q_norm` and `k_norm` of Qwen3 and Gemma 3.
+    norms: Option<[RmsNorm; 2]>,
+    config: Rc<Config>,
+    has_rope: bool,
+}
+
+impl Attention {
+    pub fn new(torch: &Torch, config: &Rc<Config>, has_rope: bool, dtype: Dtype) -> Self {
+        let [q, kv] = [config.heads, config.key_value_heads].map(|heads| heads * config.head_dim);
+        let linear = |name, sizes, has_bias| Linear::new(torch, name, sizes, has_bias, dtype);
+        let norm = |name| RmsNorm::new(torch, name, config.head_dim, config.family, dtype);
+        Self {
+            q_proj: linear("self_attn.q_proj", [config.hidden_size, q], config.has_attention_bias),
+            k_proj: linear("self_attn.k_proj", [config.hidden_size, kv], config.has_attention_bias),
+            v_proj: linear("self_attn.v_proj", [config.hidden_size, kv], config.has_attention_bias),
+            o_proj: linear("self_attn.o_proj", [q, config.hidden_size], config.has_output_bias),
+            norms: config.family.has_head_norms().then(|| ["self_attn.q_norm", "self_attn.k_norm"].map(norm)),
+            config: Rc::clone(config),
+            has_rope,
+        }
+    }
+
+    /// The output, and the weights if the implementation returns them.
+    pub fn forward(
+        &self,
+        torch: &Torch,
+        hidden_states: &Tensor,
+        position_embeddings: &[Tensor; 2],
+        mask: Option<&Tensor>,
+    ) -> (Tensor, Option<Tensor>) {
+        let &[b, t, _] = hidden_states.sizes() else { return (hidden_states.clone(), None) };
+        let [mut query_states, mut key_states, value_states] = self.project(torch, hidden_states);
+        if self.has_rope {
+            let embedded = [&query_states, &key_states].map(|x| rotate(torch, x, position_embeddings));
+            [query_states, key_states] = embedded;
+        }
+        let scope = torch.enter("self_attn");
+        let (mut attn_output, attn_weights) = match self.config.attention {
+            AttentionKind::Sdpa => (self.sdpa(torch, [&query_states, &key_states, &value_states], mask), None),
+            AttentionKind::Eager => {
+                let (output, weights) = self.eager(torch, [&query_states, &key_states, &value_states], mask);
+                (output, Some(weights))
+            }
+        };
+        attn_output = torch.reshape(&attn_output, &[b, t, self.config.heads * self.config.head_dim]);
+        drop(scope);
+        attn_output = self.o_proj.forward(torch, &attn_output);
+        drop(query_states);
+        drop(key_states);
+        drop(value_states);
+        (attn_output, attn_weights)
+    }
+
+    /// Queries, keys and values by head. Gemma 3 normalizes after the transposition, Qwen3 before it.
+    fn project(&self, torch: &Torch, hidden_states: &Tensor) -> [Tensor; 3] {
+        let normalizes_first = self.config.family != Family::Gemma3;
+        let heads = |linear: &Linear, norm: Option<&RmsNorm>| {
+            let x = linear.forward(torch, hidden_states);
+            let &[b, t, channels] = x.sizes() else { return x };
+            let x = torch.reshape(&x, &[b, t, channels / self.config.head_dim, self.config.head_dim]);
+            let x = norm.filter(|_| normalizes_first).map_or_else(|| x.clone(), |norm| norm.forward(torch, &x));
+            torch.transpose(&x, [1, 2])
+        };
+        let norms = self.norms.as_ref();
+        let [q_norm, k_norm] = [0, 1].map(|at| norms.map(|norms| &norms[at]));
+        let mut query_states = heads(&self.q_proj, q_norm);
+        let mut key_states = heads(&self.k_proj, k_norm);
+        let value_states = heads(&self.v_proj, None);
+        if let (false, Some([q_norm, k_norm])) = (normalizes_first, norms) {
+            query_states = q_norm.forward(torch, &query_states);
+            key_states = k_norm.forward(torch, &key_states);
+        }
+        [query_states, key_states, value_states]
+    }
+
+    /// `sdpa_attention_forward`: with a mask, the keys and values are copied for each head of queries.
+    fn sdpa(&self, torch: &Torch, [q, k, v]: [&Tensor; 3], mask: Option<&Tensor>) -> Tensor {
+        let drops = self.config.drops_attention && torch.is_training();
+        match mask {
+            Some(mask) => {
+                let [k, v] = [k, v].map(|x| torch.expand_heads(x, self.groups()));
+                let out = torch.masked_attention(q, &k, &v, mask, drops);
+                torch.contiguous(&torch.transpose(&out, [1, 2]))
+            }
+            None => {
+                let out = torch.scaled_dot_product_attention(q, k, v, drops);
+                torch.contiguous(&torch.transpose(&out, [1, 2]))
+            }
+        }
+    }
+
+    /// `eager_attention_forward`: the output and the weights.
+    fn eager(&self, torch: &Torch, [q, k, v]: [&Tensor; 3], mask: Option<&Tensor>) -> (Tensor, Tensor) {
+        let [key_states, value_states] = [k, v].map(|x| torch.expand_heads(x, self.groups()));
+        let mut attn_weights = torch.scale(&torch.matmul(q, &torch.transpose(&key_states, [0, 1])));
+        if self.config.softcaps_attention {
+            attn_weights = torch.scale(&attn_weights);
+            attn_weights = torch.function("tanh", &attn_weights);
+            attn_weights = torch.scale(&attn_weights);
+        }
+        if let Some(mask) = mask {
+            attn_weights = torch.add(&attn_weights, mask);
+        }
+        attn_weights = torch.cast(&torch.softmax_float32(&attn_weights), q.dtype());
+        attn_weights = torch.dropout(&attn_weights, self.config.drops_attention && torch.is_training());
+        let mut attn_output = torch.matmul(&attn_weights, &value_states);
+        attn_output = torch.contiguous(&torch.transpose(&attn_output, [1, 2]));
+        (attn_output, attn_weights)
+    }
+
+    /// `num_key_value_groups`.
+    fn groups(&self) -> u64 {
+        self.config.heads / self.config.key_value_heads.max(1)
+    }
+
+    pub fn linears(&mut self) -> [&mut Linear; 4] {
+        [&mut self.q_proj, &mut self.k_proj, &mut self.v_proj, &mut self.o_proj]
+    }
+
+    pub fn norms(&mut self) -> impl Iterator<Item = &mut RmsNorm> {
+        self.norms.iter_mut().flatten()
+    }
+
+    /// In the order of `named_parameters()`.
+    pub fn parameters(&self) -> Vec<&Tensor> {
+        let Self { q_proj, k_proj, v_proj, o_proj, norms, .. } = self;
+        let norms = norms.iter().flatten().flat_map(RmsNorm::parameters);
+        [q_proj, k_proj, v_proj, o_proj].into_iter().flat_map(Linear::parameters).chain(norms).collect()
+    }
+}
