@@ -86,7 +86,7 @@ fn errors_name_the_option() {
         (&["--bacth_size=3"], "did you mean --batch_size=3?"),
         (&["nanochat"], "hint: --compile=False plans the eager run"),
         (&["nanochat", "--compile=False", "--gpu=T4"], "cannot plan nanochat on Tesla T4"),
-        (&["hf"], "its config.json is missing"),
+        (&["hf"], "its config.json or its name is missing"),
         (&["--link"], "--link"),
     ] {
         let output = headroom(&[&["fit"], words].concat());

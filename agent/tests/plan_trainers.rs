@@ -215,8 +215,8 @@ fn a_model_that_is_not_known_is_refused() {
         (&["hf", llama, "--load_in_4bit"], 2, "cannot plan --load_in_4bit=True"),
         (&["hf", llama, "--bf16", "--gpu", "T4"], 2, "cannot plan hf on Tesla T4"),
         (&["hf", llama, "--per_device_train_batchsize=2"], 2, "hint: did you mean --per_device_train_batch_size?"),
-        (&["hf", "--bf16"], 2, "its config.json is missing"),
-        (&["hf", "no/config.json"], 3, "cannot read no/config.json"),
+        (&["hf", "--bf16"], 2, "its config.json or its name is missing"),
+        (&["hf", "no/config.json"], 3, "cannot find the model no/config.json"),
         (&["hf", concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")], 2, "expected value at line 1"),
     ] {
         let output = headroom(words);
@@ -224,6 +224,16 @@ fn a_model_that_is_not_known_is_refused() {
         assert_eq!((output.status.code(), answer), (Some(code), ""), "{words:?}: {error}");
         assert!(error.contains(expected), "{words:?}: {error}");
     }
+}
+
+#[test]
+fn a_known_model_needs_no_file() {
+    let output = headroom(&["hf", "Qwen/Qwen3-0.6B", "--bf16", "--lora_r=16", "--json"]);
+    let plan: Value = serde_json::from_slice(&output.stdout).expect("a plan as JSON");
+    assert_eq!((&plan["config"]["hidden_size"], &plan["config"]["dtype"]), (&1024.into(), &"bfloat16".into()));
+    let output = headroom(&["hf", "Qwen3-0.7B"]);
+    let error = text(&output.stderr);
+    assert!(output.status.code() == Some(3) && error.contains("Qwen3-0.6B, Qwen3-1.7B"), "{error}");
 }
 
 #[test]

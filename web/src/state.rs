@@ -36,6 +36,7 @@ pub mod solving;
 pub mod steps;
 pub mod tensors;
 pub mod trainer;
+pub mod trainer_form;
 pub mod verdict;
 
 use std::{cell::RefCell, rc::Rc};

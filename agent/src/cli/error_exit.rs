@@ -40,7 +40,7 @@ impl Error {
 
 fn of_plan(error: &plan::Error) -> Exit {
     match error {
-        plan::Error::Unreadable { .. } => Exit::InputOutput,
+        plan::Error::Unreadable { .. } | plan::Error::UnknownModel { .. } => Exit::InputOutput,
         plan::Error::Json(_) => Exit::Failure,
         // Not 1, which would mean that the run does not fit.
         _ => Exit::Usage,

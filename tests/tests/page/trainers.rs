@@ -87,6 +87,7 @@ fn nanochat_has_the_plan_of_the_command_line() {
         page.until("there is no plan", NOT_PLANNED).await;
         let detail = page.text("#verdict-detail").await;
         assert!(detail.contains("--compile=True") && detail.contains("--compile=False"), "{detail}");
+        page.until("the address has it", "location.hash.includes('options=--depth%3D8&')").await;
         page.script("location.reload()").await;
         page.until(
             "the command is back",

@@ -15,9 +15,10 @@ use crate::{
     browser,
     state::{
         chart::{Chart, HATCHES, HEIGHT, N_BANDS, Tick, View, band_name, hatch, share_of},
+        course::{Drawable, PlanWithTimeline},
         format,
         memo::memo,
-        shown::{Drawable, PlanWithTimeline, ShownPlan},
+        shown::ShownPlan,
         tensors::ShownMoment,
     },
     text::{self, say, t},

@@ -7,9 +7,10 @@ use super::dynamic::{flag, part_between, part_of, words};
 use super::verdict::Mark;
 use crate::{
     state::{
+        course::{Drawable, PlanWithTimeline},
         format,
         memo::memo,
-        shown::{Drawable, PlanWithTimeline, ShownPlan},
+        shown::ShownPlan,
     },
     text::{self, t},
 };

@@ -6,11 +6,7 @@ use super::dynamic::{act, flag, part, part_of, some_words, words};
 use super::verdict::Mark;
 use crate::{
     browser,
-    state::{
-        format,
-        shown::{Drawable, ShownPlan},
-        tensors::Live,
-    },
+    state::{course::Drawable, format, shown::ShownPlan, tensors::Live},
     text::{self, say, t},
 };
 

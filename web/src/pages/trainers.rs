@@ -23,7 +23,7 @@ use crate::{
     },
     state::{
         gpu,
-        trainer::{TrainerPage, n_parameters, prefer_gpu, without_effect},
+        trainer::{TrainerPage, TrainerSession, n_parameters, prefer_gpu, without_effect},
         verdict::figures,
     },
     text::{self, say, t},
@@ -90,7 +90,7 @@ fn Verdict(page: TrainerPage) -> impl IntoView {
     let no_plan = page.no_plan();
     let figures = page.ask(|answer| answer.plan().map(|plan| figures(plan, n_parameters(plan))));
     let is_entered = Signal::derive(move || page.is_entered());
-    let link = move |()| Some(browser::address_with(&page.session.with_untracked(|session| session.fragment())));
+    let link = move |()| Some(browser::address_with(&page.session.with_untracked(TrainerSession::fragment)));
     view! {
         <div class="verdict" data-outcome=words(move || outcome(verdict))>
             <VerdictWords verdict no_plan open=part(|| ()) />

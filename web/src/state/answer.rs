@@ -10,9 +10,9 @@ use headroom_planner::{
 use headroom_text::{Text, decimal};
 
 use super::{
+    course::{Drawn, PlanWithTimeline},
     parse,
     session::{ConfigFile, Session},
-    shown::{Drawn, PlanWithTimeline},
 };
 
 /// Classification of the text's content.

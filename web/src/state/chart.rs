@@ -18,7 +18,7 @@ pub use self::{
 };
 use super::{
     course::failure_column,
-    shown::{Drawable, PlanWithTimeline},
+    course::{Drawable, PlanWithTimeline},
 };
 use crate::text::{self, t};
 

@@ -1,79 +1,15 @@
 //! The plan that a page draws: the signals of the chart, the list of tensors and the table of phases.
 
-use std::{ops::Deref, sync::Arc};
-
-use headroom_planner::{
-    memory::timeline::Timeline,
-    plan::{Plan, Request, RunOnMachine},
-};
+use headroom_planner::plan::Request;
 use leptos::prelude::*;
 
 use super::{
     chart,
-    course::{course, failure_column, largest_column},
+    course::{Drawable, Drawn, PlanWithTimeline},
     gpu::GpuDraft,
     memo::memo,
     tensors::ShownMoment,
 };
-
-/// A request whose plan a page can draw.
-pub trait Drawable: RunOnMachine + std::fmt::Debug + Send + Sync + 'static {}
-
-impl<R: RunOnMachine + std::fmt::Debug + Send + Sync + 'static> Drawable for R {}
-
-/// A plan and its timeline.
-#[derive(Debug)]
-pub struct PlanWithTimeline<R = Request> {
-    /// The plan.
-    pub plan: Plan<R>,
-    /// Memory over the run, without repeats.
-    pub timeline: Timeline,
-}
-
-impl<R: Drawable> PlanWithTimeline<R> {
-    /// Computes the timeline of a plan whose evaluations have `eval_batches` batches.
-    pub fn of(plan: Plan<R>, eval_batches: u64) -> Self {
-        Self { timeline: course(&plan, eval_batches), plan }
-    }
-
-    /// Returns the column to show while the pointer is outside the chart: the failure, else the peak.
-    pub fn first_shown(&self) -> usize {
-        match self.plan.failure {
-            Some(failure) => failure_column(&self.timeline, failure),
-            None => largest_column(&self.timeline),
-        }
-    }
-}
-
-/// A shared plan. Two are equal if they are the same allocation.
-#[derive(Debug)]
-pub struct Drawn<R = Request>(Arc<PlanWithTimeline<R>>);
-
-impl<R> From<PlanWithTimeline<R>> for Drawn<R> {
-    fn from(planned: PlanWithTimeline<R>) -> Self {
-        Self(Arc::new(planned))
-    }
-}
-
-impl<R> Deref for Drawn<R> {
-    type Target = PlanWithTimeline<R>;
-
-    fn deref(&self) -> &PlanWithTimeline<R> {
-        &self.0
-    }
-}
-
-impl<R> Clone for Drawn<R> {
-    fn clone(&self) -> Self {
-        Self(Arc::clone(&self.0))
-    }
-}
-
-impl<R> PartialEq for Drawn<R> {
-    fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
-    }
-}
 
 /// Returns the drawn plan, tracked.
 type DrawnPlan<R> = Box<dyn Fn() -> Option<Drawn<R>> + Send + Sync>;

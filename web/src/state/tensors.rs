@@ -13,8 +13,8 @@ use headroom_planner::{
 
 use super::{
     course::phase_at,
+    course::{Drawable, PlanWithTimeline},
     format,
-    shown::{Drawable, PlanWithTimeline},
 };
 use crate::text::{self, Key, say, t};
 

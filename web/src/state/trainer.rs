@@ -19,13 +19,15 @@ use headroom_text::Text;
 use leptos::prelude::*;
 
 use super::{
+    course::{Drawn, PlanWithTimeline},
     entry::Faults,
     format,
     gpu::{self, GpuDraft, OnGpu},
     memo::memo,
     needs::Needs,
     no_plan::NoPlan,
-    shown::{Drawn, PlanWithTimeline, ShownPlan},
+    shown::ShownPlan,
+    trainer_form::key,
     verdict::Verdict,
 };
 use crate::text::{self, say, t};
@@ -98,9 +100,14 @@ impl TrainerSession {
             let Options { gpu, vram_bytes, .. } = self.options.clone();
             self.options = Options { gpu, vram_bytes, ..options };
         }
-        let is_of_form = !input.command.is_empty() || !input.config.is_empty();
-        if is_of_form {
-            *self.input_mut() = input;
+        let Input { command, config, .. } = input;
+        let before = self.input_mut();
+        // A link to the trainer alone keeps its run, and one without a config keeps the model.
+        if !command.is_empty() || !config.is_empty() {
+            before.command = command;
+        }
+        if !config.is_empty() {
+            before.config = config;
         }
         let texts: Vec<&str> = state.map(|state| state.split(SEPARATOR).collect()).unwrap_or_default();
         if texts.len() == 2 * self.inputs.len() {
@@ -374,43 +381,6 @@ pub fn facts(fix: &TrainerFix) -> String {
     facts.map(|fact| fact.replace(' ', "\u{a0}")).collect::<Vec<_>>().join("\u{a0}· ")
 }
 
-/// A field with a slider: the option, and the ends and steps of the slider.
-pub type Slider = (&'static str, u64, u64, u64);
-
-/// The options of a trainer that people change first.
-pub const fn sliders(trainer: Trainer) -> &'static [Slider] {
-    match trainer {
-        Trainer::Nanochat => &[("depth", 1, 32, 1), ("device-batch-size", 1, 64, 1), ("max-seq-len", 128, 4096, 128)],
-        Trainer::Hf => &[
-            ("per_device_train_batch_size", 1, 64, 1),
-            ("max_length", 128, 8192, 128),
-            ("gradient_accumulation_steps", 1, 64, 1),
-            ("lora_r", 0, 128, 4),
-        ],
-    }
-}
-
-/// The options that have a list or a switch below the sliders.
-pub const fn switches(trainer: Trainer) -> &'static [&'static str] {
-    match trainer {
-        Trainer::Nanochat => &["compile", "fp8"],
-        Trainer::Hf => &["dtype", "optim", "bf16", "gradient_checkpointing"],
-    }
-}
-
-/// The other options that change memory.
-pub fn further(trainer: Trainer) -> impl Iterator<Item = &'static Key> {
-    let is_first = move |name: &str| {
-        sliders(trainer).iter().any(|(first, ..)| *first == name) || switches(trainer).contains(&name)
-    };
-    trainer.keys().iter().filter(move |key| key.affects_memory && !is_first(key.name))
-}
-
-/// The option of a name.
-pub fn key(trainer: Trainer, name: &str) -> Option<&'static Key> {
-    trainer.keys().iter().find(|key| key.name == name)
-}
-
 /// The keys with which each run of the trainer differs from one without effect, for its remark.
 pub fn without_effect(run: &Run) -> Option<String> {
     let keys: Vec<String> = run.without_effect().iter().map(|key| format!("--{key}")).collect();
@@ -441,6 +411,13 @@ mod tests {
         opened.open(decode(&session.fragment()).expect("a link"), None);
         assert_eq!(opened, session);
         assert!(opened.preset().is_some());
+    }
+
+    #[test]
+    fn a_link_without_a_config_keeps_the_model() {
+        let mut opened = TrainerSession::default();
+        opened.open(decode("1&trainer=hf&options=--bf16").expect("a link"), None);
+        assert_eq!((opened.input().command.as_str(), opened.preset()), ("--bf16", Some(0)));
     }
 
     #[test]
@@ -479,16 +456,5 @@ mod tests {
         let after = PlannedTrainer::after(&session, None);
         let plan = after.plan().expect("a plan");
         assert_eq!((plan.fits, plan.headroom_bytes), (true, fix.room.headroom_bytes), "{}", session.input().command);
-    }
-
-    #[test]
-    fn every_field_is_an_option_once() {
-        for trainer in Trainer::ALL {
-            let named = sliders(trainer).iter().map(|(name, ..)| *name).chain(switches(trainer).iter().copied());
-            let named: Vec<_> = named.chain(further(trainer).map(|key| key.name)).collect();
-            assert!(named.iter().all(|name| key(trainer, name).is_some()), "{named:?}");
-            let n_memory = trainer.keys().iter().filter(|key| key.affects_memory).count();
-            assert_eq!(named.len(), n_memory, "{named:?}");
-        }
     }
 }

@@ -9,7 +9,10 @@ use super::{
     Run,
     arguments::{ArgumentError, Key, Kind, key_named, takes},
     hf::{self, RunError},
-    nanochat::{self, launch::LaunchError},
+    nanochat::{
+        self,
+        launch::{self, LaunchError},
+    },
 };
 use crate::models::hf::ConfigError;
 
@@ -64,7 +67,7 @@ pub enum InputError {
     /// An option.
     #[error(transparent)]
     Argument(#[from] ArgumentError),
-    /// A text that starts a run of nanochat, or its output.
+    /// A command that starts nanochat.
     #[error(transparent)]
     Launch(#[from] LaunchError),
 }
@@ -154,23 +157,6 @@ impl Input {
         words.first().map_or_else(String::new, |first| self.command[first.span.start..].to_owned())
     }
 
-    /// Whether the command has more than options: a program, or the output of a run.
-    fn has_program(&self) -> bool {
-        let start = self.command.trim_start();
-        !start.is_empty() && !start.starts_with("--")
-    }
-
-    /// Takes a pasted text. The output of a nanochat run becomes the options that it describes.
-    pub fn paste(&mut self, text: String) {
-        let is_command = text.split_whitespace().any(|word| word.starts_with("--"));
-        self.command = match nanochat::launch::of_text(&text) {
-            Ok(launch) if self.trainer == Trainer::Nanochat && !is_command => {
-                launch.options.iter().map(|word| quoted_option(word)).collect::<Vec<_>>().join(" ")
-            }
-            _ => text,
-        };
-    }
-
     /// The place and the value of an option, if it is given. A switch without a value has none. Of several, the last one
     /// counts.
     fn find(&self, key: &Key) -> Option<(Range<usize>, Option<String>)> {
@@ -243,24 +229,16 @@ impl Input {
         }
         let words: Vec<String> = self.options().into_iter().map(|word| word.text).collect();
         match self.trainer {
-            Trainer::Nanochat if self.has_program() => {
-                Ok(Run::Nanochat(nanochat::Run::read(&nanochat::launch::of_text(&self.command)?.options)?))
+            Trainer::Nanochat => {
+                let all: Vec<String> = split(&self.command).into_iter().map(|word| word.text).collect();
+                Ok(Run::Nanochat(nanochat::Run::read(&launch::options(&all)?.unwrap_or(words))?))
             }
-            Trainer::Nanochat => Ok(Run::Nanochat(nanochat::Run::read(&words)?)),
             Trainer::Hf => {
                 let config: Value =
                     serde_json::from_str(&self.config).map_err(|error| InputError::NotJson(error.to_string()))?;
                 Ok(Run::Hf(hf::Run::read(&config, &words)?))
             }
         }
-    }
-}
-
-/// An option as a word of a command.
-fn quoted_option(word: &str) -> String {
-    match word.split_once('=') {
-        Some((key, value)) => format!("{key}={}", quoted(value)),
-        None => word.to_owned(),
     }
 }
 
@@ -321,6 +299,8 @@ mod tests {
     fn a_pasted_command_is_a_run() {
         let run = nanochat("torchrun --standalone -m scripts.base_train -- --compile=False --depth=4").read();
         assert_eq!(run.expect("a run").config()["depth"], 4);
+        let several = nanochat("torchrun --nproc_per_node=8 -m scripts.base_train -- --compile=False").read();
+        assert!(several.expect_err("eight processes").to_string().contains("8 processes"));
         let input = Input { trainer: Trainer::Hf, command: "--bf16".to_owned(), config: "{".to_owned() };
         assert!(matches!(input.read(), Err(InputError::NotJson(_))));
         let long = nanochat(&"-".repeat(MAX_BYTES + 1));

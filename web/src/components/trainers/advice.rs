@@ -11,7 +11,10 @@ use leptos::prelude::*;
 use super::super::dynamic::{IntoPart, Part, act, flag, part};
 use crate::{
     browser,
-    state::trainer::{TrainerPage, facts, key, settings},
+    state::{
+        trainer::{TrainerPage, facts, settings},
+        trainer_form::key,
+    },
     text::{self, say, t},
 };
 

@@ -17,7 +17,8 @@ use crate::{
         entry::{self, Fault},
         gpu::OnGpu,
         memo::memo,
-        trainer::{Slider, TrainerPage, further, key, sliders, switches},
+        trainer::TrainerPage,
+        trainer_form::{Slider, further, key, sliders, switches},
     },
     text::{self, t},
 };
@@ -40,8 +41,7 @@ pub fn TrainerForm(
                 <LongText id="command" class="input config__text trainers__command" rows="4"
                     replaces=describes_run
                     value=Signal::derive(command)
-                    on_change=move |text: String| page.edit(|session| session.input_mut().command = text)
-                    on_paste=move |text: String| page.edit(|session| session.input_mut().paste(text)) />
+                    on_change=move |text: String| page.edit(|session| session.input_mut().command = text) />
                 <div class="config__ways">
                     <CopyButton id="copy-command" label=t(text::COPY_COMMAND) content=move |()| Some(untrack(command)) />
                 </div>
@@ -50,9 +50,9 @@ pub fn TrainerForm(
     }
 }
 
-/// Whether a pasted text describes a whole run: a command with its program, or the output of a run.
+/// Whether a pasted text describes a whole run: a command with its program.
 fn describes_run(text: &str) -> bool {
-    text.contains("base_train") || text.contains(".py") || text.contains("Model config:")
+    text.contains("base_train") || text.contains(".py")
 }
 
 fn fields(page: TrainerPage, trainer: Trainer) -> impl IntoView {

@@ -13,7 +13,7 @@ use crate::{
     browser,
     state::{
         memo::memo,
-        trainer::{TrainerPage, config_text},
+        trainer::{TrainerPage, TrainerSession, config_text},
     },
     text::{self, t},
 };
@@ -52,7 +52,7 @@ pub fn ModelInput(
 
 #[component]
 fn Model(page: TrainerPage, #[prop(into)] take: Callback<Option<File>>) -> impl IntoView {
-    let chosen = memo(move || page.session.with(|session| session.preset()));
+    let chosen = memo(move || page.session.with(TrainerSession::preset));
     let config = move || page.session.with(|session| session.input().config.clone());
     view! {
         <div class="config">
@@ -72,6 +72,7 @@ fn Model(page: TrainerPage, #[prop(into)] take: Callback<Option<File>>) -> impl 
                 </select>
             </div>
             <div class="config__body">
+                <label class="visually-hidden" for="config">"config.json"</label>
                 <LongText id="config" class="input config__text" rows="6" no_wrap=true replaces=|text| text.trim_start().starts_with('{')
                     value=Signal::derive(config)
                     on_change=move |text: String| page.edit(|session| session.input_mut().config = text) />

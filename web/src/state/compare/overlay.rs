@@ -14,8 +14,8 @@ use headroom_planner::{
 
 use super::super::{
     chart::{HEADROOM_SHARE, HEIGHT, Tick, levels, stretches, ticks, units},
+    course::PlanWithTimeline,
     format,
-    shown::PlanWithTimeline,
 };
 
 /// The columns of a run, before the rarer phases of the other run are added.

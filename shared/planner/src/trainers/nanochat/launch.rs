@@ -85,7 +85,10 @@ pub fn of_text(text: &str) -> Result<Launch, LaunchError> {
 }
 
 /// The options of a command after the script. `None` if it does not start the script.
-fn options(words: &[String]) -> Result<Option<Vec<String>>, LaunchError> {
+///
+/// # Errors
+/// The command starts several processes.
+pub fn options(words: &[String]) -> Result<Option<Vec<String>>, LaunchError> {
     let is_script = |word: &String| word == MODULE || word.rsplit(['/', '\\']).next() == Some(FILE);
     let Some(at) = words.iter().position(is_script) else { return Ok(None) };
     // Another program, such as an editor, may have the file's name as its argument.
