@@ -173,8 +173,7 @@ fn Plot<R: Drawable>(shown: ShownPlan<R>, chart: ChartMemo) -> impl IntoView {
         let fails = chart.with(|chart| chart.as_ref().is_none_or(|chart| chart.failure.is_some()));
         x().is_none() || shown.follows() && fails
     };
-    // The label has more space on its left, where the levels are.
-    let is_right = move || x().is_some_and(|x| x > 0.4);
+    let is_right = move || x().is_some_and(|x| x > 0.5);
     let brush = move || {
         drag.get().filter(|[start, end]| (end - start).abs() >= DRAG_MIN).map(|[start, end]| {
             view! { <div class="chart__brush" style:left=percent(start.min(end)) style:width=percent((end - start).abs())></div> }

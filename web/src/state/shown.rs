@@ -11,13 +11,13 @@ use super::{
     tensors::ShownMoment,
 };
 
-/// Returns the drawn plan, tracked.
-type DrawnPlan<R> = Box<dyn Fn() -> Option<Drawn<R>> + Send + Sync>;
+/// Returns the drawn plan, tracked. It is leaked for the lifetime of the page, which has one.
+type DrawnPlan<R> = &'static (dyn Fn() -> Option<Drawn<R>> + Send + Sync);
 
 /// The signals of the drawn plan.
 pub struct ShownPlan<R: Drawable = Request> {
     /// Returns the drawn plan: the run's, else the most recent one. A memo of its type would add half a kilobyte of code.
-    drawn: StoredValue<DrawnPlan<R>>,
+    drawn: DrawnPlan<R>,
     /// Whether the drawn plan belongs to an earlier run, because this one has no plan or no valid GPU.
     pub is_stale: Memo<bool>,
     /// The text in the GPU field while it is not a valid choice.
@@ -52,12 +52,11 @@ impl<R: Drawable> ShownPlan<R> {
         is_stale: impl Fn() -> bool + Send + Sync + 'static,
         draft: RwSignal<Option<GpuDraft>>,
     ) -> Self {
-        let drawn: StoredValue<DrawnPlan<R>> = StoredValue::new(Box::new(drawn));
-        let drawn_plan = move || drawn.with_value(|drawn| drawn());
+        let drawn: DrawnPlan<R> = Box::leak(Box::new(drawn));
         let (pinned, pointed) = (RwSignal::new(None), RwSignal::new(None));
         let column = memo(move || {
             let share = pointed.get().or_else(|| pinned.get());
-            let planned = drawn_plan()?;
+            let planned = drawn()?;
             Some(match share {
                 Some(share) => chart::column_at_share(planned.timeline.points.len(), share),
                 None => planned.first_shown(),
@@ -66,7 +65,7 @@ impl<R: Drawable> ShownPlan<R> {
         let moment = memo(move || {
             let at_failure = pinned.get().is_none() && pointed.get().is_none();
             let column = column.get()?;
-            ShownMoment::of(&*drawn_plan()?, column, at_failure)
+            ShownMoment::of(&*drawn()?, column, at_failure)
         });
         Self {
             drawn,
@@ -83,7 +82,7 @@ impl<R: Drawable> ShownPlan<R> {
 
     /// Computes a value from the drawn plan, tracked; `None` without one.
     pub fn with<T>(self, question: impl FnOnce(&PlanWithTimeline<R>) -> T) -> Option<T> {
-        self.drawn.with_value(|drawn| drawn()).map(|planned| question(&planned))
+        (self.drawn)().map(|planned| question(&planned))
     }
 
     /// Returns whether the shown moment is the failure or the peak: neither pinned nor under the pointer.
