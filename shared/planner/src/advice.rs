@@ -15,6 +15,7 @@ mod search;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use batch::MAX_BATCH_SIZE;
 pub use batch::{BatchSizes, Gap};
 pub use change::{Change, RunSwitch};
 pub use code::{CodeChange, changed_files, changes_text, needs_text, patch_of};

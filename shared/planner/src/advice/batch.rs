@@ -11,7 +11,7 @@ use crate::plan::{PlanOutcome, outlook};
 use headroom_text::{self as text, Text, decimal};
 
 /// Maximum size tested; real batches stay below it.
-pub(super) const MAX_BATCH_SIZE: u64 = 1 << 16;
+pub(crate) const MAX_BATCH_SIZE: u64 = 1 << 16;
 /// Number of sizes tested one by one above the largest that is certain to fit.
 const MAX_NEIGHBOURS: u64 = 16;
 

@@ -2,16 +2,13 @@
 
 use super::{Limit, ScalableRun};
 use crate::{
-    advice::{self, Knob},
+    advice::{self, Knob, MAX_BATCH_SIZE},
     hardware::Device,
     nanogpt::{Settings, Value},
     plan::{self, Request, Room},
     session::{Options, resolve_settings},
     trainers::{self, Run, TrainerRequest, arguments::ArgumentError},
 };
-
-/// Largest batch size that the search of nanoGPT's advice tries.
-const MAX_BATCH_SIZE: u64 = 1 << 16;
 
 /// A run of nanoGPT.
 #[derive(Clone, Debug)]

@@ -387,7 +387,7 @@ impl Config {
 /// Types of rotary embeddings whose tensors have the default's sizes in every forward.
 const ROPE_TYPES: [&str; 4] = ["default", "linear", "llama3", "yarn"];
 
-/// Refuses rotary embeddings that are computed again during the training, or rotate a part of the channels.
+/// Refuses rotary embeddings that are recomputed during training, or that rotate only some of the channels.
 ///
 /// Source: transformers/modeling_rope_utils.py (5.17).
 fn check_rope(config: &Value) -> Result<(), ConfigError> {
