@@ -74,7 +74,7 @@ pub fn TrainersPage() -> impl IntoView {
 /// The run in one row that links to the form, for layouts with the form below the answer.
 #[component]
 fn Summary(page: TrainerPage) -> impl IntoView {
-    let run = move || page.session.with(|session| format!("{} · ", session.summary()));
+    let run = move || page.session.with(|session| format!("{} · ", session.summary(page.preset.get())));
     let gpu = move || page.session.with(|session| gpu::field(&session.options));
     view! {
         <button type="button" class="run-summary" id="run-summary" on:click=act(|| browser::scroll_to("run"))>
@@ -135,31 +135,33 @@ fn open(page: TrainerPage) {
 
 /// Writes the run to the address.
 fn write(page: TrainerPage) {
-    page.session.with_untracked(|session| browser::replace_entry(&session.fragment(), &session.state()));
+    page.session.with_untracked(write_session);
+}
+
+fn write_session(session: &TrainerSession) {
+    browser::replace_entry(&session.fragment(), &session.state());
 }
 
 /// Updates the address after an edit. A completed action is a step of the history. Restores the run after Back, Forward
 /// or a link to the page.
 fn keep(page: TrainerPage) {
     let pending = StoredValue::new(None::<TimeoutHandle>);
-    // The address, the texts and the number of steps as they are after the pending update.
-    let last = StoredValue::new((String::new(), String::new(), 0));
+    // The run and the number of steps as they are after the pending update.
+    let last = StoredValue::new((TrainerSession::default(), 0));
     Effect::new(move |_| {
-        let (fragment, state) = page.session.with(|session| (session.fragment(), session.state()));
-        let n_steps = page.n_steps.get();
-        let before = last.get_value();
-        last.set_value((fragment.clone(), state.clone(), n_steps));
+        let next = (page.session.get(), page.n_steps.get());
+        let n_steps = next.1;
+        let Some((before, n_before)) = last.try_update_value(|last| std::mem::replace(last, next)) else { return };
         if let Some(pending) = pending.get_value() {
             pending.clear();
         }
-        if before.2 != n_steps {
+        if n_before != n_steps {
             // Back leads to the run as it was before the action.
-            browser::replace_entry(&before.0, &before.1);
-            browser::push_entry(&fragment);
-            browser::replace_entry(&fragment, &state);
+            write_session(&before);
+            browser::push_entry(&page.session.with_untracked(TrainerSession::fragment));
+            write(page);
         } else {
-            let write = move || browser::replace_entry(&fragment, &state);
-            pending.set_value(set_timeout_with_handle(write, ADDRESS_DELAY).ok());
+            pending.set_value(set_timeout_with_handle(move || write(page), ADDRESS_DELAY).ok());
         }
     });
     browser::on_history_step(move || open(page));

@@ -66,6 +66,12 @@ pub fn config_text(preset: &presets::Preset) -> String {
     serde_json::to_string_pretty(&preset.config()).unwrap_or_default()
 }
 
+/// Position of the model of a `config.json` among the presets.
+fn preset_of(config: &str) -> Option<usize> {
+    let config: serde_json::Value = serde_json::from_str(config).ok()?;
+    presets::PRESETS.iter().position(|preset| preset.config() == config)
+}
+
 impl TrainerSession {
     /// The run of the shown trainer.
     pub fn input(&self) -> &Input {
@@ -132,22 +138,13 @@ impl TrainerSession {
         self.options.expandable_segments |= fix.expandable;
     }
 
-    /// Position of the model among the presets.
-    pub fn preset(&self) -> Option<usize> {
-        let config: serde_json::Value = serde_json::from_str(&self.input().config).ok()?;
-        presets::PRESETS.iter().position(|preset| preset.config() == config)
-    }
-
-    /// The run in one line.
-    pub fn summary(&self) -> String {
-        let value = |name: &str| {
-            let key = self.trainer.keys().iter().find(|key| key.name == name);
-            key.map(|key| self.input().value(key)).unwrap_or_default()
-        };
+    /// The run in one line. Its model is the preset at position `preset`.
+    pub fn summary(&self, preset: Option<usize>) -> String {
+        let value = |name: &str| key(self.trainer, name).map(|key| self.input().value(key)).unwrap_or_default();
         match self.trainer {
             Trainer::Nanochat => format!("nanochat d{} · batch {}", value("depth"), value("device-batch-size")),
             Trainer::Hf => {
-                let model = self.preset().map_or("Hugging Face", |index| presets::PRESETS[index].name);
+                let model = preset.map_or("Hugging Face", |index| presets::PRESETS[index].name);
                 let rank = value("lora_r");
                 let lora = if rank == "0" { String::new() } else { format!(" · LoRA {rank}") };
                 format!("{model}{lora} · batch {}", value("per_device_train_batch_size"))
@@ -225,6 +222,8 @@ pub struct TrainerPage {
     draft: RwSignal<Option<GpuDraft>>,
     faults: Faults,
     answer: Memo<SharedTrainer>,
+    /// Position of the model among the presets, compared only when the config changes.
+    pub preset: Memo<Option<usize>>,
     /// The drawn plan.
     pub shown: ShownPlan<TrainerRequest>,
     /// A notice about the parts of an opened link that were ignored.
@@ -247,8 +246,10 @@ impl TrainerPage {
             move || answer.with(|answer| answer.0.planned.is_err()) || !is_entered(),
             draft,
         );
+        let config = memo(move || session.with(|session| session.input().config.clone()));
+        let preset = memo(move || config.with(|config| preset_of(config)));
         let notice = RwSignal::new(None);
-        Self { session, write, n_steps: RwSignal::new(0), draft, faults, answer, shown, notice }
+        Self { session, write, n_steps: RwSignal::new(0), draft, faults, answer, preset, shown, notice }
     }
 
     /// Changes the session while the user types or drags.
@@ -410,14 +411,14 @@ mod tests {
         let mut opened = TrainerSession::default();
         opened.open(decode(&session.fragment()).expect("a link"), None);
         assert_eq!(opened, session);
-        assert!(opened.preset().is_some());
+        assert!(preset_of(&opened.input().config).is_some());
     }
 
     #[test]
     fn a_link_without_a_config_keeps_the_model() {
         let mut opened = TrainerSession::default();
         opened.open(decode("1&trainer=hf&options=--bf16").expect("a link"), None);
-        assert_eq!((opened.input().command.as_str(), opened.preset()), ("--bf16", Some(0)));
+        assert_eq!((opened.input().command.as_str(), preset_of(&opened.input().config)), ("--bf16", Some(0)));
     }
 
     #[test]

@@ -244,7 +244,8 @@ fn nearest(keys: &'static [Key], word: &str) -> Option<&'static str> {
 }
 
 /// The spellings of a bool that argparse-based trainers accept.
-fn as_bool(value: &str) -> Option<bool> {
+#[must_use]
+pub fn as_bool(value: &str) -> Option<bool> {
     match value.to_ascii_lowercase().as_str() {
         "true" | "yes" | "1" | "on" => Some(true),
         "false" | "no" | "0" | "off" => Some(false),

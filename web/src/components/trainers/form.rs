@@ -1,7 +1,7 @@
 //! The form of a trainer's options, which shows the command and edits it.
 
 use headroom_planner::trainers::{
-    arguments::{Key, Kind},
+    arguments::{Key, Kind, as_bool},
     input::Trainer,
 };
 use leptos::prelude::*;
@@ -146,7 +146,7 @@ fn field(page: TrainerPage, key: &'static Key) -> Part {
                 .into_part()
         }
         Kind::Switch => {
-            let is_on = move || value.with(|value| value.eq_ignore_ascii_case("true") || value == "1");
+            let is_on = move || value.with(|value| as_bool(value)) == Some(true);
             let set = move |on: bool| page.edit(|session| session.set(key, if on { "True" } else { "False" }));
             view! { <Toggle id=key.name label=key.name on=Signal::derive(is_on) on_change=set /> }.into_part()
         }

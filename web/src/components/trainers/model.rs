@@ -13,7 +13,7 @@ use crate::{
     browser,
     state::{
         memo::memo,
-        trainer::{TrainerPage, TrainerSession, config_text},
+        trainer::{TrainerPage, config_text},
     },
     text::{self, t},
 };
@@ -52,7 +52,7 @@ pub fn ModelInput(
 
 #[component]
 fn Model(page: TrainerPage, #[prop(into)] take: Callback<Option<File>>) -> impl IntoView {
-    let chosen = memo(move || page.session.with(TrainerSession::preset));
+    let chosen = page.preset;
     let config = move || page.session.with(|session| session.input().config.clone());
     view! {
         <div class="config">
