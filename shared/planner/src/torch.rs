@@ -108,7 +108,8 @@ impl Torch {
     /// Takes all events. Labels of tensors cannot change afterwards.
     #[must_use]
     pub fn take_events(&self) -> Vec<Event> {
-        self.heap.take_events()
+        let events = self.heap.take_events();
+        events.expanded(0..events.events.len())
     }
 
     /// Number of events so far.
@@ -146,8 +147,7 @@ impl Torch {
     }
 
     fn allocate(&self, label: Label) -> Tensor {
-        let bytes = label.layout.elements().saturating_mul(label.dtype.bytes());
-        Tensor::new(self.heap.alloc(bytes, label), label.layout, label.dtype)
+        Tensor::new(self.heap.alloc(label), label.layout, label.dtype)
     }
 
     /// Allocates a tensor that has this name in its module for as long as the script keeps it.

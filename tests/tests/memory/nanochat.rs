@@ -86,8 +86,8 @@ fn derived(recording: &Recording) -> Vec<(&'static str, Vec<Event>)> {
             _ => panic!("the script has no {phase:?}"),
         };
         match phases.last_mut() {
-            Some((last, all)) if *last == name && phase != Phase::Init => all.extend_from_slice(events),
-            _ => phases.push((name, events.to_vec())),
+            Some((last, all)) if *last == name && phase != Phase::Init => all.extend(events),
+            _ => phases.push((name, events)),
         }
     }
     phases

@@ -1,6 +1,11 @@
 //! Storages of tensors: counts references, and records each allocation and free.
 
-use std::{cell::RefCell, rc::Rc};
+use std::{
+    cell::RefCell,
+    hash::{Hash, Hasher},
+    ops::Range,
+    rc::Rc,
+};
 
 use super::{Layout, scope::Scope};
 use crate::{
@@ -28,7 +33,7 @@ pub enum Event {
 }
 
 /// Name of a tensor within its module.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Name {
     /// A parameter, as in `named_parameters`.
     Parameter(&'static str),
@@ -55,13 +60,65 @@ pub struct Label {
     pub dtype: Dtype,
 }
 
+impl Hash for Label {
+    /// Hashes what differs most: module and sizes.
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.scope.module.hash(state);
+        (self.category as u8, self.dtype as u8).hash(state);
+        self.layout.sizes().iter().for_each(|size| size.hash(state));
+    }
+}
+
+impl Label {
+    /// Size of the elements in bytes, not rounded.
+    pub fn bytes(&self) -> u64 {
+        self.layout.elements().saturating_mul(self.dtype.bytes())
+    }
+}
+
+/// Label of a free.
+const FREE: u32 = u32::MAX;
+
+/// An [`Event`] with the number of its label: a run has tens of thousands.
+#[derive(Clone, Copy, Debug)]
+pub struct CompactEvent {
+    /// Number of the block.
+    pub block: u32,
+    /// Index into [`Events::labels`], or [`FREE`].
+    label: u32,
+}
+
+/// All events of a run, with their labels.
+#[derive(Debug, Default)]
+pub struct Events {
+    /// Events in order.
+    pub events: Vec<CompactEvent>,
+    labels: Vec<Label>,
+}
+
+impl Events {
+    /// The label of an allocation; `None` for a free.
+    pub fn label(&self, event: CompactEvent) -> Option<&Label> {
+        self.labels.get(event.label as usize)
+    }
+
+    /// Some of the events with their labels.
+    pub fn expanded(&self, range: Range<usize>) -> Vec<Event> {
+        let expanded = |&event: &CompactEvent| match self.label(event) {
+            Some(label) => Event::Alloc { block: event.block, bytes: label.bytes(), label: *label },
+            None => Event::Free { block: event.block },
+        };
+        self.events[range].iter().map(expanded).collect()
+    }
+}
+
 #[derive(Debug, Default)]
 struct State {
-    events: Vec<Event>,
+    events: Events,
     /// References to each block.
     counts: Vec<u32>,
-    /// Index of the event that allocated each block.
-    births: Vec<usize>,
+    /// Index of each block's label.
+    labels: Vec<u32>,
     free: Vec<u32>,
     is_paused: bool,
 }
@@ -80,19 +137,21 @@ pub struct Storage {
 
 impl Heap {
     /// Allocates a storage. A paused heap allocates nothing.
-    pub fn alloc(self: &Rc<Self>, bytes: u64, label: Label) -> Storage {
+    pub fn alloc(self: &Rc<Self>, label: Label) -> Storage {
         let state = &mut *self.0.borrow_mut();
         if state.is_paused {
             return Storage { heap: Rc::clone(self), block: None };
         }
         let block = state.free.pop().unwrap_or_else(|| {
             state.counts.push(0);
-            state.births.push(0);
+            state.labels.push(0);
             u32::try_from(state.counts.len() - 1).unwrap_or(u32::MAX)
         });
+        let number = u32::try_from(state.events.labels.len()).unwrap_or(FREE);
+        state.events.labels.push(label);
+        state.events.events.push(CompactEvent { block, label: number });
         state.counts[block as usize] = 1;
-        state.births[block as usize] = state.events.len();
-        state.events.push(Event::Alloc { block, bytes, label });
+        state.labels[block as usize] = number;
         Storage { heap: Rc::clone(self), block: Some(block) }
     }
 
@@ -103,11 +162,11 @@ impl Heap {
 
     /// Number of events so far.
     pub fn n_events(&self) -> usize {
-        self.0.borrow().events.len()
+        self.0.borrow().events.events.len()
     }
 
     /// Takes all events.
-    pub fn take_events(&self) -> Vec<Event> {
+    pub fn take_events(&self) -> Events {
         std::mem::take(&mut self.0.borrow_mut().events)
     }
 }
@@ -122,8 +181,8 @@ impl Storage {
     pub fn relabel(&self, change: impl FnOnce(&mut Label)) {
         let Some(block) = self.block else { return };
         let state = &mut *self.heap.0.borrow_mut();
-        let birth = state.births[block as usize];
-        if let Some(Event::Alloc { label, .. }) = state.events.get_mut(birth) {
+        let number = state.labels[block as usize] as usize;
+        if let Some(label) = state.events.labels.get_mut(number) {
             change(label);
         }
     }
@@ -145,7 +204,7 @@ impl Drop for Storage {
         let count = &mut state.counts[block as usize];
         *count -= 1;
         if *count == 0 {
-            state.events.push(Event::Free { block });
+            state.events.events.push(CompactEvent { block, label: FREE });
             state.free.push(block);
         }
     }

@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 use crate::gpt::tensors::Category;
 
 /// Module and block of an operation, with the category of its tensors.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Scope {
     /// Index into [`Modules::paths`].
     pub module: u16,

@@ -3,19 +3,16 @@
 //! A loop runs three times at most. If the third round repeats the second one, the program replays the second round for
 //! all later ones.
 
-use std::{
-    collections::{HashMap, HashSet},
-    ops::Range,
-    sync::Arc,
-};
+use std::{ops::Range, sync::Arc};
+
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{
-    Layout, Torch,
-    heap::{Event, Label, Name},
+    Scope, Torch,
+    heap::{CompactEvent, Event, Events, Label, Name},
 };
 use crate::{
-    dtype::Dtype,
-    gpt::tensors::{Lifetime, MAX_TENSOR_BYTES, TensorTooLarge},
+    gpt::tensors::{MAX_TENSOR_BYTES, TensorTooLarge},
     memory::{
         program::{Batch, Phase, Program, ProgramBuilder, ScheduleEntry, SectionId, Slot},
         stored::{DerivedTensor, TensorTable},
@@ -93,23 +90,23 @@ impl<'t> Script<'t> {
     #[must_use]
     pub fn finish(mut self) -> Recording {
         self.end_part();
-        Recording { events: self.torch.take_events(), modules: self.torch.modules.paths(), parts: self.parts }
+        Recording { events: self.torch.heap.take_events(), modules: self.torch.modules.paths(), parts: self.parts }
     }
 }
 
 /// A script's events by section.
 #[derive(Debug)]
 pub struct Recording {
-    events: Vec<Event>,
+    events: Events,
     modules: Vec<String>,
     parts: Vec<Part>,
 }
 
 impl Recording {
     /// Phase and events of each section that ran, in order.
-    pub fn sections(&self) -> impl Iterator<Item = (Phase, &[Event])> {
+    pub fn sections(&self) -> impl Iterator<Item = (Phase, Vec<Event>)> {
         let sections = self.parts.iter().flat_map(|part| &part.rounds).flatten();
-        sections.map(|section| (section.phase, &self.events[section.events.clone()]))
+        sections.map(|section| (section.phase, self.events.expanded(section.events.clone())))
     }
 
     /// The program of the whole run.
@@ -119,9 +116,9 @@ impl Recording {
     pub fn program(&self) -> Result<Program, TensorTooLarge> {
         let mut writer = Writer {
             recording: self,
-            codes: HashMap::new(),
+            codes: FxHashMap::default(),
             tensors: Vec::new(),
-            slots: HashMap::new(),
+            slots: FxHashMap::default(),
             w: ProgramBuilder::new(0),
         };
         let mut schedule = Vec::new();
@@ -143,10 +140,10 @@ impl Recording {
         Ok(Program { tensors: TensorTable::Derived(writer.tensors), sections, schedule, n_slots })
     }
 
-    fn events_of(&self, round: &[Section]) -> &[Event] {
+    fn events_of(&self, round: &[Section]) -> &[CompactEvent] {
         let start = round.first().map_or(0, |section| section.events.start);
         let end = round.last().map_or(start, |section| section.events.end);
-        &self.events[start..end]
+        &self.events.events[start..end]
     }
 
     /// Tensors that a round hands to the next one. `None` if the rounds differ.
@@ -156,36 +153,29 @@ impl Recording {
             return None;
         }
         // Tensors by block that the round, or the next one, allocated and did not free: the index of the allocation.
-        let (mut handed, mut own): (HashMap<u32, usize>, HashMap<u32, usize>) = (HashMap::new(), HashMap::new());
-        let mut frees_before = HashMap::new();
+        let (mut handed, mut own) = (FxHashMap::default(), FxHashMap::default());
+        let mut frees_before = vec![None; round.len()];
         for (at, event) in round.iter().enumerate() {
-            match event {
-                Event::Alloc { block, .. } => {
-                    handed.insert(*block, at);
-                }
-                Event::Free { block } => {
-                    frees_before.insert(at, handed.remove(block));
-                }
+            if self.events.label(*event).is_some() {
+                handed.insert(event.block, at);
+            } else {
+                frees_before[at] = handed.remove(&event.block);
             }
         }
-        let mut replacements = HashMap::new();
-        for (at, (event, earlier)) in next.iter().zip(round).enumerate() {
-            match (event, earlier) {
-                (Event::Alloc { block, bytes, label }, Event::Alloc { bytes: bytes_before, label: before, .. })
-                    if (bytes, label) == (bytes_before, before) =>
-                {
-                    own.insert(*block, at);
-                }
-                (Event::Free { block }, Event::Free { .. }) => {
-                    let before = *frees_before.get(&at)?;
-                    match own.remove(block) {
-                        Some(allocated) if before == Some(allocated) => {}
-                        Some(_) => return None,
-                        None if before.is_none() => {
-                            replacements.insert(at, handed.remove(block)?);
-                        }
-                        None => return None,
-                    }
+        let mut replacements = Replacements::default();
+        for (at, ((event, earlier), before)) in next.iter().zip(round).zip(frees_before).enumerate() {
+            let label = self.events.label(*event);
+            if label != self.events.label(*earlier) {
+                return None;
+            }
+            if label.is_some() {
+                own.insert(event.block, at);
+                continue;
+            }
+            match (own.remove(&event.block), before) {
+                (Some(allocated), Some(before)) if allocated == before => {}
+                (None, None) => {
+                    replacements.insert(at, handed.remove(&event.block)?);
                 }
                 _ => return None,
             }
@@ -194,51 +184,49 @@ impl Recording {
     }
 }
 
-/// What determines a row of the table: everything except the block's number.
-#[derive(PartialEq, Eq, Hash)]
-struct Key {
-    name: Name,
-    module: u16,
-    is_in_block: bool,
-    category: u8,
-    lifetime: Lifetime,
-    layout: Layout,
-    dtype: Dtype,
-}
-
 /// Tensors that a round hands to the next one: the index of the allocation, by the index of the free of the tensor that it
 /// replaces.
-type Replacements = HashMap<usize, usize>;
+type Replacements = FxHashMap<usize, usize>;
 
 /// A written round.
 struct Written {
     sections: Vec<(Phase, SectionId)>,
     /// Slots of the tensors that the round hands over, by the index of their allocation.
-    sources: HashMap<usize, Slot>,
+    sources: FxHashMap<usize, Slot>,
     /// Slots of the tensors that they replace, by the same index.
-    targets: HashMap<usize, Slot>,
+    targets: FxHashMap<usize, Slot>,
 }
 
 struct Writer<'r> {
     recording: &'r Recording,
-    codes: HashMap<Key, u16>,
+    /// Code of each label, by the label in the first block.
+    codes: FxHashMap<Label, u16>,
     tensors: Vec<Arc<DerivedTensor>>,
     /// Slot of each live block.
-    slots: HashMap<u32, Slot>,
+    slots: FxHashMap<u32, Slot>,
     w: ProgramBuilder,
 }
 
 impl Writer<'_> {
-    fn code(&mut self, label: &Label, bytes: u64) -> Result<u16, TensorTooLarge> {
-        let Label { name, scope, category, lifetime, layout, dtype } = *label;
+    /// Code of a tensor in the table. The tensors of several blocks have the same one.
+    fn code(&mut self, label: &Label) -> Result<u16, TensorTooLarge> {
+        let scope = Scope { layer: label.scope.layer.map(|_| 0), ..label.scope };
+        let label = Label { scope, ..*label };
+        if let Some(code) = self.codes.get(&label) {
+            return Ok(*code);
+        }
+        let tensor = self.tensor(&label)?;
+        self.tensors.push(Arc::new(tensor));
+        let code = u16::try_from(self.tensors.len() - 1).map_err(|_| TensorTooLarge { name: "the model" })?;
+        self.codes.insert(label, code);
+        Ok(code)
+    }
+
+    fn tensor(&self, label: &Label) -> Result<DerivedTensor, TensorTooLarge> {
+        let (Label { name, scope, category, lifetime, layout, dtype }, bytes) = (*label, label.bytes());
         if bytes > MAX_TENSOR_BYTES {
             let (Name::Parameter(name) | Name::Operation(name) | Name::Of(_, name)) = name;
             return Err(TensorTooLarge { name });
-        }
-        let is_in_block = scope.layer.is_some();
-        let key = Key { name, module: scope.module, is_in_block, category: category as u8, lifetime, layout, dtype };
-        if let Some(code) = self.codes.get(&key) {
-            return Ok(*code);
         }
         let module = self.recording.modules.get(usize::from(scope.module)).cloned().unwrap_or_default();
         let dot = if module.is_empty() { "" } else { "." };
@@ -248,49 +236,44 @@ impl Writer<'_> {
             Name::Operation(name) if module.is_empty() => name.to_owned(),
             Name::Operation(name) => [name, " (", &module, ")"].concat(),
         };
-        let shape = layout.sizes().to_vec();
-        self.tensors.push(Arc::new(DerivedTensor { name, module, category, lifetime, shape, dtype, bytes }));
-        let code = u16::try_from(self.tensors.len() - 1).map_err(|_| TensorTooLarge { name: "the model" })?;
-        self.codes.insert(key, code);
-        Ok(code)
+        Ok(DerivedTensor { name, module, category, lifetime, shape: layout.sizes().to_vec(), dtype, bytes })
     }
 
-    fn alloc(&mut self, block: u32, bytes: u64, label: &Label) -> Result<(), TensorTooLarge> {
-        // A tensor without elements has no block in the allocator.
-        if bytes > 0 {
-            let code = self.code(label, bytes)?;
-            let slot = self.w.alloc_code(code, label.scope.layer.map(u64::from));
-            self.slots.insert(block, slot);
+    /// Writes an allocation. Returns the slot of its tensor; `None` if it has no elements and thus no block in the
+    /// allocator.
+    fn alloc(&mut self, block: u32, label: &Label) -> Result<Option<Slot>, TensorTooLarge> {
+        if label.bytes() == 0 {
+            return Ok(None);
         }
-        Ok(())
+        let code = self.code(label)?;
+        let slot = self.w.alloc_code(code, label.scope.layer.map(u64::from));
+        self.slots.insert(block, slot);
+        Ok(Some(slot))
     }
 
     /// Writes the sections of a round. `replacements` are those of a round that repeats; at its end, each tensor that is
     /// handed over moves to the slot of the one that it replaces.
     fn round(&mut self, round: &[Section], replacements: &Replacements) -> Result<Written, TensorTooLarge> {
         let start = round.first().map_or(0, |section| section.events.start);
-        let handed: HashSet<usize> = replacements.values().copied().collect();
-        let (mut sections, mut sources, mut targets) = (Vec::new(), HashMap::new(), HashMap::new());
+        let handed: FxHashSet<usize> = replacements.values().copied().collect();
+        let (mut sections, mut sources, mut targets) = (Vec::new(), FxHashMap::default(), FxHashMap::default());
         for (at, section) in round.iter().enumerate() {
-            for (index, event) in section.events.clone().zip(&self.recording.events[section.events.clone()]) {
+            for (index, &event) in section.events.clone().zip(&self.recording.events.events[section.events.clone()]) {
                 let index = index - start;
-                match event {
-                    Event::Alloc { block, bytes, label } => {
-                        self.alloc(*block, *bytes, label)?;
-                        if handed.contains(&index) {
-                            sources.extend(self.slots.get(block).map(|slot| (index, *slot)));
-                        }
+                if let Some(label) = self.recording.events.label(event) {
+                    let slot = self.alloc(event.block, label)?;
+                    if handed.contains(&index) {
+                        sources.extend(slot.map(|slot| (index, slot)));
                     }
-                    Event::Free { block } => {
-                        let Some(slot) = self.slots.remove(block) else { continue };
-                        match replacements.get(&index) {
-                            Some(replacement) => {
-                                self.w.free_kept(slot);
-                                targets.insert(*replacement, slot);
-                            }
-                            None => self.w.free(slot),
-                        }
+                    continue;
+                }
+                let Some(slot) = self.slots.remove(&event.block) else { continue };
+                match replacements.get(&index) {
+                    Some(replacement) => {
+                        self.w.free_kept(slot);
+                        targets.insert(*replacement, slot);
                     }
+                    None => self.w.free(slot),
                 }
             }
             let mut renames = Vec::new();
@@ -309,7 +292,7 @@ impl Writer<'_> {
 
     /// Writes a round that runs once.
     fn once(&mut self, round: &[Section]) -> Result<ScheduleEntry, TensorTooLarge> {
-        Ok(ScheduleEntry::once(self.round(round, &Replacements::new())?.sections))
+        Ok(ScheduleEntry::once(self.round(round, &Replacements::default())?.sections))
     }
 
     /// Writes the sections of a round that repeats. Afterwards, blocks are those of the next round, which is not
@@ -323,11 +306,9 @@ impl Writer<'_> {
         let Written { sections, sources, targets } = self.round(round, replacements)?;
         self.slots.retain(|_, slot| !sources.values().any(|handed| handed == slot));
         sources.into_values().for_each(|slot| self.w.release(slot));
-        for (index, event) in self.recording.events_of(next).iter().enumerate() {
-            if let (Event::Alloc { block, .. }, Some(slot)) = (event, targets.get(&index)) {
-                self.slots.insert(*block, *slot);
-            }
-        }
+        let next = self.recording.events_of(next);
+        let allocated = targets.into_iter().filter_map(|(index, slot)| Some((next.get(index)?.block, slot)));
+        self.slots.extend(allocated);
         Ok(sections)
     }
 }

@@ -1,7 +1,10 @@
 //! Tests of scripts, loops and names.
 
+use std::collections::HashMap;
+
 use super::*;
 use crate::{
+    dtype::Dtype,
     hardware::ComputeCapability,
     memory::{context::GpuProperties, program::Action},
     torch::{Recorder, Tensor},
