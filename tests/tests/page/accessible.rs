@@ -25,6 +25,12 @@ struct Node {
     failure_summary: Option<String>,
 }
 
+/// The colour schemes in which a page is checked in each of its languages: both in English, and the light one in others.
+/// A language changes texts and not colours, and a scheme changes colours alone.
+pub fn schemes_in(language: &str) -> &'static [&'static str] {
+    if language == "en" { &["light", "dark"] } else { &["light"] }
+}
+
 /// Returns axe-core's serious and critical findings, as text.
 pub async fn violations(page: &Page) -> Vec<String> {
     // axe-core fetches nothing, as all stylesheets are the page's own.

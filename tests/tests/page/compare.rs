@@ -1,7 +1,7 @@
 //! The page that compares two runs.
 
 use crate::{
-    accessible::violations,
+    accessible::{schemes_in, violations},
     chart::{mouse, point_at},
     environment::named,
     page::{LAPTOP, PHONE, Page, tell},
@@ -220,7 +220,7 @@ fn comparison_is_accessible_and_fits_every_width() {
                     )
                     .await;
                 assert_eq!(inner, Vec::<String>::new(), "{language}, {size:?}");
-                for scheme in ["light", "dark"] {
+                for scheme in schemes_in(language) {
                     page.prefer(&[("prefers-color-scheme", scheme), ("prefers-reduced-motion", "reduce")]).await;
                     assert_eq!(violations(page).await, Vec::<String>::new(), "{language}, {size:?}, {scheme}");
                 }
