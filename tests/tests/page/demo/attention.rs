@@ -88,7 +88,7 @@ fn tokens_are_selected_with_the_keyboard() {
 #[test]
 fn a_look_at_a_token_leaves_the_text_that_is_written() {
     demo("a_look_at_a_token_leaves_the_text_that_is_written", &[], async |page| {
-        let undisturbed = write(page, "Once upon a time", 3, 24).await;
+        let undisturbed = write(page, "Once upon a time", 3, 64).await;
         page.click("#slowly").await;
         page.click("#write").await;
         page.until("it writes", "document.querySelector('#tokens').children.length > 18").await;
