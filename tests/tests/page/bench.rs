@@ -1,17 +1,22 @@
 //! The times of a plan and of a frame on the shipped page. They are printed without a bound, as machines differ.
 
 use crate::page::{Page, tell};
+use headroom_harness::repetitions;
 use std::ops::Range;
 
-const RUNS: u32 = 100;
+/// Runs of a hook. The normal tier checks that the benchmark works; the full one measures.
+fn runs() -> u32 {
+    repetitions(10, 100)
+}
 
 /// Returns the mean milliseconds per run, after uncounted runs in which the browser compiles hot code.
 async fn mean_millis(page: &Page, hook: &str) -> f64 {
+    let runs = runs();
     let call = format!(
         "{{ const names = document.querySelector('script[data-wasm]').dataset;
             const page = await import(new URL(names.js, document.baseURI));
-            page.{hook}({RUNS});
-            return page.{hook}({RUNS}); }}"
+            page.{hook}({runs});
+            return page.{hook}({runs}); }}"
     );
     page.promise(&call).await.as_f64().unwrap_or(f64::NAN)
 }
@@ -28,7 +33,7 @@ fn bench_of_a_plan_in_the_browser() {
                 // A NaN would mean that nothing was planned.
                 assert!(millis.is_finite() && millis > 0.0, "{hook} of {model}: {millis}");
                 let line = serde_json::json!({
-                    "bench": hook, "model": model, "layers": layers, "mean_ms": millis, "runs": RUNS,
+                    "bench": hook, "model": model, "layers": layers, "mean_ms": millis, "runs": runs(),
                 });
                 println!("{line}");
             }
@@ -36,9 +41,13 @@ fn bench_of_a_plan_in_the_browser() {
     });
 }
 
-/// Inputs of one drag, and of a part of it: a script has 30 seconds, on a slow machine too.
-const INPUTS: u32 = 40;
+/// Inputs of a part of a drag: a script has 30 seconds, on a slow machine too.
 const PART: u32 = 10;
+
+/// Inputs of one drag.
+fn inputs() -> u32 {
+    repetitions(PART, 40)
+}
 
 /// The time from an input of a dragged slider until the frame with its plan is painted, at a CPU's full speed and slowed
 /// four times. Each input is dispatched at the start of a frame, so that no time is spent on waiting for the next one.
@@ -55,7 +64,7 @@ fn bench_of_a_drag_in_the_browser() {
                 let times = drag(page).await;
                 let at = |percent: usize| times[(times.len() - 1) * percent / 100];
                 let line = serde_json::json!({
-                    "bench": "drag", "model": model, "slowed": slowed, "inputs": INPUTS,
+                    "bench": "drag", "model": model, "slowed": slowed, "inputs": inputs(),
                     "median_ms": at(50), "p95_ms": at(95), "max_ms": at(100),
                 });
                 println!("{line}");
@@ -69,7 +78,7 @@ fn bench_of_a_drag_in_the_browser() {
 /// milliseconds.
 async fn drag(page: &Page) -> Vec<f64> {
     let mut times: Vec<f64> = Vec::new();
-    for start in (0..INPUTS).step_by(PART as usize) {
+    for start in (0..inputs()).step_by(PART as usize) {
         let part = page.promise(&part_of_a_drag(start..start + PART)).await;
         let part: Vec<Option<f64>> = serde_json::from_value(part).expect("times");
         times.extend(part.into_iter().map(|time| time.expect("the plan of an input is painted in its frame")));

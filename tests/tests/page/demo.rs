@@ -10,6 +10,7 @@ use std::{
     process::Command,
 };
 
+use headroom_harness::repetitions;
 use serde_json::json;
 
 use crate::{
@@ -331,7 +332,8 @@ fn the_demo_is_accessible_and_no_wider_than_its_window() {
 fn bench_of_the_demo_in_the_browser() {
     demo("bench_of_the_demo_in_the_browser", &WEBGPU, async |page| {
         let large = std::env::var_os("HEADROOM_BENCH_GPT2").is_some();
-        for (model, n_tokens) in [("stories", 100), ("gpt2", 8)].into_iter().take(if large { 2 } else { 1 }) {
+        let n_stories = if large { 100 } else { repetitions(20, 100) };
+        for (model, n_tokens) in [("stories", n_stories), ("gpt2", 8)].into_iter().take(if large { 2 } else { 1 }) {
             if model == "gpt2" {
                 let [model, tokenizer] = sparse_model(&scratch("demo_bench"), 12, 12, 768, 50257);
                 choose(page, &[&model, &tokenizer]).await;
