@@ -1,0 +1,221 @@
+"""A GPU that PyTorch believes in: its properties, and patches of `torch.cuda` for a machine without one."""
+
+import contextlib
+import ctypes
+import math
+import os
+import re
+from dataclasses import dataclass
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """Properties on which PyTorch's choice of kernels and the size of its workspaces depend."""
+
+    name: str
+    capability: tuple[int, int]
+    multiprocessors: int
+    threads_per_multiprocessor: int
+    total_bytes: int
+
+    @property
+    def cublas_workspace_bytes(self) -> int:
+        """`parseChosenWorkspaceSize` in aten/src/ATen/cuda/CublasHandlePool.cpp."""
+        return 32 << 20 if self.capability[0] == 9 else 8320 << 10
+
+
+GPUS = {
+    "8.9": Gpu("NVIDIA GeForce RTX 4090", (8, 9), 128, 1536, 24 << 30),
+    "9.0": Gpu("NVIDIA H200", (9, 0), 132, 2048, 141 << 30),
+}
+
+# Objects that C++ code refers to for the rest of the process.
+_kept = []
+
+
+def patch_autograd():
+    """Lets backward run: `CUDAHooks::hasPrimaryContext` answers no instead of raising.
+
+    The hooks object gets a copy of its table of virtual functions with that entry replaced. The header that PyTorch
+    installs has the order of the entries.
+    """
+    torch._C._ensureCUDADeviceGuardSet()
+    folder = os.path.dirname(torch.__file__)
+    header = os.path.join(folder, "include", "ATen", "detail", "AcceleratorHooksInterface.h")
+    with open(header, encoding="utf-8") as file:
+        text = file.read()
+    text = text[text.index("struct TORCH_API AcceleratorHooksInterface") :]
+    names = re.findall(r"virtual\s+[\w:<>\s&*,]*?\s[&*]?(\w+)\s*\(", text)
+    if names[0] != "isBuilt":
+        raise RuntimeError(f"cannot read {header}: its first function is {names[0]}")
+    library = ctypes.CDLL(os.path.join(folder, "lib", "libtorch_cpu.so"))
+    get_hooks = library["_ZN2at6detail12getCUDAHooksEv"]
+    get_hooks.restype = ctypes.c_void_p
+    word = ctypes.c_void_p
+    hooks = get_hooks()
+    has_primary_context = ctypes.CFUNCTYPE(ctypes.c_bool, word, ctypes.c_byte)(lambda this, device: False)
+    # The table follows two words: the offset to the top, and the type. Two destructors come first.
+    size, start = 120, 2
+    old = word.from_address(hooks).value - 8 * start
+    table = (word * size)(*[word.from_address(old + 8 * at).value for at in range(size)])
+    table[start + 2 + names.index("hasPrimaryContext")] = ctypes.cast(has_primary_context, word).value
+    word.from_address(hooks).value = ctypes.addressof(table) + 8 * start
+    _kept.extend([has_primary_context, table])
+
+
+class Properties:
+    """What `torch.cuda.get_device_properties` returns."""
+
+    def __init__(self, gpu: Gpu):
+        self.name = gpu.name
+        self.major, self.minor = gpu.capability
+        self.multi_processor_count = gpu.multiprocessors
+        self.max_threads_per_multi_processor = gpu.threads_per_multiprocessor
+        self.total_memory = gpu.total_bytes
+        self.regs_per_multiprocessor = 65536
+        self.warp_size = 32
+        self.max_threads_per_block = 1024
+        self.shared_memory_per_block = 48 << 10
+        self.shared_memory_per_block_optin = 227 << 10 if gpu.capability[0] == 9 else 99 << 10
+        self.shared_memory_per_multiprocessor = 228 << 10 if gpu.capability[0] == 9 else 100 << 10
+        self.L2_cache_size = 60 << 20
+        self.gcnArchName = ""
+        self.is_integrated = False
+        self.uuid = "fake"
+
+
+class Stream:
+    """A stream or an event, on which nothing waits."""
+
+    def __init__(self, *args, **kwargs):
+        self.cuda_stream = self.stream_id = self.device_index = 0
+        self.device = torch.device("cuda:0")
+        self.device_type = 1
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *args):
+        pass
+
+    def query(self):
+        return True
+
+    def elapsed_time(self, other):
+        return 1.0
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return lambda *args, **kwargs: None
+
+
+def patch_torch(gpu: Gpu, empty_cache):
+    """Replaces what would need a driver. `empty_cache` is called for `torch.cuda.empty_cache()`."""
+    cuda = torch.cuda
+
+    def returns(value):
+        return lambda *args, **kwargs: value
+
+    state = torch.zeros(16, dtype=torch.uint8)
+    values = [
+        (True, "is_available is_initialized is_bf16_supported"),
+        (False, "is_current_stream_capturing"),
+        (None, "init _lazy_init _lazy_call synchronize set_device ipc_collect manual_seed manual_seed_all seed seed_all"),
+        (None, "set_rng_state set_rng_state_all reset_peak_memory_stats reset_max_memory_allocated"),
+        (0, "current_device memory_allocated max_memory_allocated memory_reserved max_memory_reserved"),
+    ]
+    for value, names in values:
+        for name in names.split():
+            setattr(cuda, name, returns(value))
+    cuda.device_count = returns(1)
+    cuda.empty_cache = lambda: empty_cache()
+    cuda.get_device_name = returns(gpu.name)
+    cuda.get_device_capability = returns(gpu.capability)
+    cuda.get_device_properties = returns(Properties(gpu))
+    cuda.get_arch_list = returns(["sm_%d%d" % gpu.capability])
+    cuda.mem_get_info = returns((gpu.total_bytes, gpu.total_bytes))
+    cuda.memory_stats = returns({})
+    cuda.current_stream = cuda.default_stream = returns(Stream())
+    cuda.Stream = cuda.Event = Stream
+    cuda.stream = cuda.device = cuda.device_of = cuda._DeviceGuard = lambda *args, **kwargs: contextlib.nullcontext()
+    cuda.get_rng_state = returns(state)
+    cuda.get_rng_state_all = returns([state])
+    torch.Tensor.pin_memory = lambda self, *args, **kwargs: self
+    torch.Tensor.is_pinned = returns(False)
+    torch.Tensor.record_stream = returns(None)
+    import torch._subclasses.fake_tensor as fake_tensor
+    import torch.cuda.amp.common as amp
+    import torch.optim.optimizer as optimizer
+    import torch.utils._foreach_utils as foreach
+    import torch.utils.checkpoint as checkpoint
+
+    checkpoint.get_device_states = returns(([], []))
+    checkpoint.set_device_states = returns(None)
+    fake_tensor.init_gpu_context = returns(None)
+    fake_tensor.FakeTensorMode.avoid_device_init = property(returns(True), returns(None))
+    amp.amp_definitely_not_available = returns(False)
+    foreach._foreach_supported_types.append(FakeTensor)
+    optimizer._foreach_supported_types.append(FakeTensor)
+    patch_values()
+    patch_modules()
+
+
+def patch_values():
+    """Answers Python's questions about the values of fake tensors with zeros."""
+    tensor = torch.Tensor
+    numpy, tolist, to_text = tensor.numpy, tensor.tolist, tensor.__format__
+
+    def zeros(fake):
+        import numpy as np
+
+        return np.zeros(tuple(fake.shape), dtype=str(fake.dtype).removeprefix("torch.").replace("bfloat16", "float32"))
+
+    def format_value(self, spec):
+        if not isinstance(self, FakeTensor):
+            return to_text(self, spec)
+        return format(self.item(), spec) if self.dim() == 0 else object.__format__(self, "")
+
+    tensor.__format__ = format_value
+    tensor.numpy = lambda self, *args, **kwargs: (
+        zeros(self) if isinstance(self, FakeTensor) else numpy(self, *args, **kwargs)
+    )
+    tensor.tolist = lambda self: zeros(self).tolist() if isinstance(self, FakeTensor) else tolist(self)
+
+
+def elements(tensor: torch.Tensor) -> int:
+    """Number of elements."""
+    return math.prod(tensor.shape)
+
+
+def patch_modules():
+    """`Module.to` as on real tensors: a parameter that is already there stays, and one that moves stays shared."""
+
+    def apply(module, function, recurse=True, moved=None):
+        moved = {} if moved is None else moved
+
+        def new(tensor, wrap):
+            if id(tensor) not in moved:
+                with torch.no_grad():
+                    value = function(tensor)
+                result = tensor if value is tensor else wrap(value)
+                # The second entry keeps the tensor alive, and with it its number.
+                moved[id(tensor)] = moved[id(result)] = result, tensor
+            return moved[id(tensor)][0]
+
+        for child in module.children() if recurse else ():
+            apply(child, function, True, moved)
+        for name, parameter in module._parameters.items():
+            if parameter is not None:
+                module._parameters[name] = new(
+                    parameter, lambda value, of=parameter: torch.nn.Parameter(value, of.requires_grad)
+                )
+        for name, buffer in module._buffers.items():
+            if buffer is not None:
+                module._buffers[name] = new(buffer, lambda value: value)
+        return module
+
+    torch.nn.Module._apply = lambda self, function, recurse=True: apply(self, function, recurse)
