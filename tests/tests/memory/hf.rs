@@ -44,7 +44,8 @@ fn lora(row: &Value) -> Option<Lora> {
     })
 }
 
-fn args(row: &Value) -> Args {
+/// The run of a row.
+pub fn args(row: &Value) -> Args {
     let count = |key: &str| row[key].as_u64().expect("a count");
     let is_set = |key: &str| row[key] == true;
     let half = [("bf16", Dtype::Bfloat16), ("fp16", Dtype::Float16)];

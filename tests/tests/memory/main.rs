@@ -18,4 +18,5 @@ mod measured;
 mod messages;
 mod nanochat;
 mod random_rows;
+mod recorded;
 mod records;

@@ -51,7 +51,7 @@ fn lines() -> Vec<Value> {
     rows.filter(|row| row["compile"] == false).collect()
 }
 
-fn args(row: &Value) -> Args {
+pub fn args(row: &Value) -> Args {
     let count = |key: &str| row[key].as_u64().expect("a count");
     Args {
         depth: count("depth"),
@@ -74,7 +74,7 @@ fn recording(row: &Value) -> Recording {
 
 /// The engine's events of a line, by phase of the script: the context, the model, the evaluation, the first forward, and
 /// the rest of each step.
-fn derived(recording: &Recording) -> Vec<(&'static str, Vec<Event>)> {
+pub fn derived(recording: &Recording) -> Vec<(&'static str, Vec<Event>)> {
     let mut phases: Vec<(&'static str, Vec<Event>)> = Vec::new();
     for (phase, events) in recording.sections() {
         let name = match phase {

@@ -85,7 +85,11 @@ fn causal_lm_loss(torch: &Torch, logits: &Tensor, labels: &Tensor, num_items: Op
     let mut logits = torch.cast(logits, Dtype::Float32);
     let &[b, t, vocab_size] = logits.sizes() else { return logits };
     let padded = torch.empty("padded labels", &[b, t + 1], labels.dtype());
-    let shift_labels = torch.empty("shifted labels", &[b * t], labels.dtype());
+    // `labels[..., 1:].contiguous()`: the rows of one sequence are contiguous.
+    let shift_labels = match b {
+        1 => padded.clone(),
+        _ => torch.empty("shifted labels", &[b * t], labels.dtype()),
+    };
     logits = torch.reshape(&logits, &[b * t, vocab_size]);
     let mut loss = torch.cross_entropy(&logits, &shift_labels);
     if let Some(num_items) = num_items {

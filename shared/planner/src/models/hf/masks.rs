@@ -27,8 +27,9 @@ impl Inputs<'_> {
         }
         let is_local = matches!(pattern, Pattern::Sliding(window) if window <= self.sizes()[0]);
         if kind == AttentionKind::Sdpa && !is_local {
-            let is_masked = padding.map(|_padding| torch.empty("whether all tokens are attended to", &[], Dtype::Bool));
-            drop(is_masked);
+            if let Some(padding) = padding {
+                fast_all(torch, padding.sizes());
+            }
             return None;
         }
         let mask = self.boolean_mask(torch, pattern, padding.as_ref());
@@ -78,6 +79,15 @@ impl Inputs<'_> {
         drop(result);
         both
     }
+}
+
+/// `fast_all`: the sum of a mask, which the kernel casts to integers first, and its comparison.
+fn fast_all(torch: &Torch, sizes: &[u64]) {
+    let empty = |sizes: &[u64], dtype| torch.empty("whether all tokens are attended to", sizes, dtype);
+    let sum = empty(&[], Dtype::Int64);
+    drop(empty(sizes, Dtype::Int64));
+    let _is_all = empty(&[], Dtype::Bool);
+    drop(sum);
 }
 
 /// `find_packed_sequence_indices`, which does not find any.

@@ -158,7 +158,7 @@ impl LayerNorm {
     }
 }
 
-/// `LlamaRMSNorm` or `Gemma3RMSNorm`.
+/// `LlamaRMSNorm`, or `Gemma2RMSNorm`, which Gemma 3 has too.
 #[derive(Clone, Debug)]
 pub struct RmsNorm {
     name: &'static str,
@@ -171,7 +171,7 @@ impl RmsNorm {
     pub fn new(torch: &Torch, name: &'static str, channels: u64, family: Family, dtype: Dtype) -> Self {
         let _scope = torch.enter(name);
         let weight = torch.parameter("weight", &[channels], dtype);
-        Self { name, weight, is_centered: family == Family::Gemma3 }
+        Self { name, weight, is_centered: matches!(family, Family::Gemma2 | Family::Gemma3) }
     }
 
     pub fn freeze(&mut self) {
@@ -183,7 +183,7 @@ impl RmsNorm {
         if self.is_centered { self.centered(torch, hidden_states) } else { self.plain(torch, hidden_states) }
     }
 
-    /// `Gemma3RMSNorm.forward`.
+    /// `Gemma2RMSNorm.forward`.
     fn centered(&self, torch: &Torch, x: &Tensor) -> Tensor {
         let mut output = {
             let x = torch.cast(x, Dtype::Float32);

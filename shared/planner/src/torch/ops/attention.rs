@@ -134,7 +134,10 @@ impl Torch {
     /// cuDNN's or the memory-efficient kernel.
     fn seeded(&self, kernel: Fused, q: &Tensor, k: &Tensor, v: &Tensor, mask: Option<&Tensor>, rows: u64) -> Tensor {
         let Sizes { b, h, .. } = Sizes::of(q);
-        let bias = mask.map(|mask| self.bias(mask, q.dtype()));
+        let mut bias = mask.map(|mask| self.bias(mask, q.dtype()));
+        if matches!(kernel, Fused::Efficient) {
+            bias = bias.map(|bias| self.aligned(&bias));
+        }
         let mut recording = self.record(&[q, k, v]);
         [k, q, v].into_iter().for_each(|x| recording.save(x));
         let mut out = self.by_head("attention", q);
@@ -226,6 +229,15 @@ impl Torch {
     fn bias(&self, mask: &Tensor, dtype: Dtype) -> Tensor {
         let _values = [(); 2].map(|()| self.empty("scalar", &[], Dtype::Float32));
         self.empty("attention bias", mask.sizes(), dtype)
+    }
+
+    /// `preprocess_mask`, which pads rows to multiples of 8 elements.
+    fn aligned(&self, bias: &Tensor) -> Tensor {
+        let columns = bias.layout().from_last(0);
+        match columns.next_multiple_of(8) {
+            padded if padded == columns => bias.clone(),
+            padded => self.slice(&self.pad_last(bias, padded), 0, columns),
+        }
     }
 
     /// `_safe_softmax`, which overwrites fully masked rows with zeros.
