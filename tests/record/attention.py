@@ -25,7 +25,7 @@ def kernel(gpu: Gpu, q, k, v, mask, dropout, trains) -> str:
     if is_half and size % 8 == 0 and size <= widest_of_cudnn and has_one_size:
         return "cudnn"
     is_too_wide = gpu.capability in SMALL and trains and (192 < size <= 224 or size > 224 and dropout > 0)
-    if is_half and mask is None and has_one_size and size <= 256 and not is_too_wide:
+    if is_half and not isinstance(mask, torch.Tensor) and has_one_size and size <= 256 and not is_too_wide:
         return "flash"
     alignment = 8 if is_half else 4
     if size % alignment == 0 and v.shape[-1] % alignment == 0 and q.shape[1] == k.shape[1]:
@@ -35,7 +35,7 @@ def kernel(gpu: Gpu, q, k, v, mask, dropout, trains) -> str:
 
 def additive_mask(mask, dtype):
     """`convert_boolean_attn_mask`."""
-    if mask is None or mask.dtype != torch.bool:
+    if not isinstance(mask, torch.Tensor) or mask.dtype != torch.bool:
         return mask
     values = torch.zeros((), dtype=dtype, device="cuda"), torch.full((), -math.inf, dtype=dtype, device="cuda")
     return torch.where(mask, *values)
@@ -69,7 +69,7 @@ def attention(gpu: Gpu):
                 call = aten._scaled_dot_product_attention_math
                 return call(q, k, v, mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)[0]
         size = q.shape[-1]
-        scale = 1 / math.sqrt(size) if scale is None else scale
+        scale = scale or 1 / math.sqrt(size)
         if choice == "flash":
             if size % 8:
                 q, k, v = (F.pad(x, (0, 8 - size % 8)) for x in (q, k, v))
@@ -79,7 +79,7 @@ def attention(gpu: Gpu):
         if choice == "cudnn":
             call = aten._scaled_dot_product_cudnn_attention
             return call(q, k, v, mask, trains, dropout_p, is_causal, False, scale=scale)[0]
-        mask = None if mask is None else padded_mask(mask, q, k)
+        mask = padded_mask(mask, q, k) if mask is not None else None
         call = aten._scaled_dot_product_efficient_attention
         return call(q, k, v, mask, trains, dropout_p, is_causal, scale=scale)[0]
 

@@ -195,7 +195,7 @@ def patch_modules():
     """`Module.to` as on real tensors: a parameter that is already there stays, and one that moves stays shared."""
 
     def apply(module, function, recurse=True, moved=None):
-        moved = {} if moved is None else moved
+        moved = {} if not isinstance(moved, dict) else moved
 
         def new(tensor, wrap):
             if id(tensor) not in moved:

@@ -196,7 +196,7 @@ def buffers(gpu: Gpu, name, args, outputs):
 def outputs_in_order(name, args, outputs):
     """The outputs that a kernel allocates, in the order of their allocation."""
     order = OUTPUT_ORDER.get(name)
-    if order is None:
+    if not order:
         return outputs
     ordered = [outputs[at] for at in order if isinstance(outputs[at], torch.Tensor)]
     if "cudnn" in name and not args[4]:

@@ -181,7 +181,7 @@ def is_called_by_autograd():
     frame = sys._getframe(1).f_back
     while frame is not None and frame.f_code.co_filename.endswith(WRAPPERS):
         frame = frame.f_back
-    return frame is None or frame.f_code.co_name == "_engine_run_backward"
+    return not frame or frame.f_code.co_name == "_engine_run_backward"
 
 
 def is_dense(tensor):
