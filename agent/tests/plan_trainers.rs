@@ -199,6 +199,31 @@ fn a_lora_run_is_planned_from_the_model_and_the_options() {
 }
 
 #[test]
+fn quantized_weights_and_optimizers_save_their_bytes() {
+    let llama = model(12);
+    let llama = llama.path().to_str().expect("a path");
+    let run =
+        ["hf", llama, "--bf16", "--dtype=bfloat16", "--lora_r=16", "--lora_target_modules=all-linear", "--gpu=H200"];
+    let peak = |options: &[&str]| {
+        let plan = json(&[&run[..], options].concat());
+        plan["peak"]["max_allocated_bytes"].as_u64().unwrap_or_else(|| panic!("{options:?}: {plan}"))
+    };
+    let nf4 = ["--load_in_4bit", "--bnb_4bit_quant_type=nf4", "--bnb_4bit_compute_dtype=bfloat16"];
+    let checkpointed = peak(&["--gradient_checkpointing"]);
+    let four_bit = peak(&nf4);
+    assert!(four_bit < checkpointed, "layers are checkpointed by default: {four_bit} and {checkpointed}");
+    assert!(peak(&[&nf4[..], &["--bnb_4bit_use_double_quant"]].concat()) < four_bit);
+    assert!(peak(&["--load_in_8bit", "--use_reentrant"]) < peak(&["--load_in_8bit"]));
+    let full = ["--lora_r=0", "--dtype=float32", "--optim"];
+    let optimizer = |name| peak(&[&full[..], &[name]].concat());
+    let [fused, bits8, paged] = ["adamw_torch_fused", "adamw_8bit", "paged_adamw_8bit"].map(optimizer);
+    assert!(paged < bits8 && bits8 < fused, "{paged}, {bits8}, {fused}");
+    assert!(peak(&["--lora_modules_to_save=embed_tokens,lm_head"]) > peak(&[]));
+    let answer = headroom(&[&run[..], &["--optim=paged_adamw_8bit"]].concat());
+    assert!(text(&answer.stdout).contains("managed memory"), "{}", text(&answer.stdout));
+}
+
+#[test]
 fn a_model_that_is_not_known_is_refused() {
     let [llama, gpt2] = [model(13), model(20)];
     let moe = tempfile::NamedTempFile::new().expect("a file");
@@ -212,7 +237,9 @@ fn a_model_that_is_not_known_is_refused() {
         (&["hf", llama, "--lora_target_modules=c_attn"], 2, "expected all-linear, or names of q_proj, k_proj"),
         (&["hf", gpt2, "--lora_r=8", "--lora_target_modules=q_proj"], 2, "expected all-linear, or names of c_attn"),
         (&["hf", gpt2, "--max_length=1025"], 2, "expected at most 1024, the positions of the model"),
-        (&["hf", llama, "--load_in_4bit"], 2, "cannot plan --load_in_4bit=True"),
+        (&["hf", llama, "--load_in_4bit"], 2, "cannot plan --load_in_4bit=True: Trainer does not train quantized"),
+        (&["hf", llama, "--load_in_4bit", "--load_in_8bit", "--lora_r=8"], 2, "--load_in_8bit is set too"),
+        (&["hf", llama, "--lora_r=8", "--lora_modules_to_save=norm"], 2, "copies of embed_tokens and lm_head"),
         (&["hf", llama, "--bf16", "--gpu", "T4"], 2, "cannot plan hf on Tesla T4"),
         (&["hf", llama, "--per_device_train_batchsize=2"], 2, "hint: did you mean --per_device_train_batch_size?"),
         (&["hf", "--bf16"], 2, "its config.json or its name is missing"),

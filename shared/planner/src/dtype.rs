@@ -20,6 +20,8 @@ pub enum Dtype {
     Int32,
     /// Matrices of inference on the CPU, with a scale a row.
     Int16,
+    /// Quantized weights.
+    Int8,
     /// Quantised optimizer state, random number generator state.
     Uint8,
     /// Seeds of a random number generator.
@@ -36,7 +38,7 @@ impl Dtype {
             Self::Float64 | Self::Int64 | Self::Uint64 => 8,
             Self::Float32 | Self::Int32 => 4,
             Self::Float16 | Self::Bfloat16 | Self::Int16 => 2,
-            Self::Uint8 | Self::Bool => 1,
+            Self::Int8 | Self::Uint8 | Self::Bool => 1,
         }
     }
 
@@ -51,6 +53,7 @@ impl Dtype {
             Self::Int64 => "int64",
             Self::Int32 => "int32",
             Self::Int16 => "int16",
+            Self::Int8 => "int8",
             Self::Uint8 => "uint8",
             Self::Uint64 => "uint64",
             Self::Bool => "bool",

@@ -161,6 +161,7 @@ impl Device {
             | Dtype::Int64
             | Dtype::Int32
             | Dtype::Int16
+            | Dtype::Int8
             | Dtype::Uint8
             | Dtype::Uint64
             | Dtype::Bool => None,

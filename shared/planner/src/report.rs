@@ -129,7 +129,7 @@ impl Plan<TrainerRequest> {
     pub fn trainer_document(&self, advice: &TrainerAdvice) -> Node {
         let MemoryFields { device, phases, peak, oom, basis } = self.memory_fields();
         let fit = advice.largest.iter().map(|(knob, value)| (knob.key, value.map_or_else(|| words(None), number)));
-        let remarks = self.request.run().remarks().iter().map(|remark| words(Some(remark)));
+        let remarks = self.request.run().remarks().into_iter().map(|remark| words(Some(remark)));
         let obstacle = advice.obstacle.iter().map(Text::to_string).collect::<Vec<_>>().join(" ");
         Node::Object(vec![
             ("schema", number(SCHEMA)),

@@ -21,7 +21,7 @@ use std::{cell::RefCell, rc::Rc};
 pub use checkpoint::Function;
 pub use heap::{Event, Label, Name};
 pub use layout::Layout;
-pub use ops::CrossEntropyInput;
+pub use ops::{CrossEntropyInput, FourBit, Weight4Bit, Weight8Bit};
 pub use scope::{Scope, ScopeGuard};
 pub use script::{Recording, Script};
 pub use tensor::Tensor;
@@ -78,6 +78,8 @@ struct State {
     lt_workspaces: [Option<Tensor>; 2],
     in_backward: bool,
     checkpoint: Option<checkpoint::Pass>,
+    /// Tensors that executed nodes of the graph hold, until the graph ends.
+    held_by_graph: Vec<Tensor>,
 }
 
 /// The autocast context: its dtype, and the copies of parameters by their number.
@@ -101,6 +103,7 @@ impl Torch {
             lt_workspaces: [None, None],
             in_backward: false,
             checkpoint: None,
+            held_by_graph: Vec::new(),
         };
         Self { heap: Rc::default(), gpu, recorder, modules: Modules::default(), state: RefCell::new(state) }
     }
@@ -213,6 +216,25 @@ impl Torch {
         tensor
     }
 
+    /// `parameter.data = parameter.data.to(dtype)`. The tensor keeps its name.
+    pub fn cast_parameter(&self, parameter: &mut Tensor, dtype: Dtype) {
+        if parameter.dtype() == dtype {
+            return;
+        }
+        let Some(label) = parameter.label() else { return };
+        let mut copy = self.allocate(Label { dtype, ..label });
+        copy.edge = parameter.edge;
+        *parameter = copy;
+    }
+
+    /// Runs a function with `torch.device("meta")`: its tensors have no memory.
+    pub fn on_meta<R>(&self, run: impl FnOnce() -> R) -> R {
+        self.heap.pause(true);
+        let result = run();
+        self.heap.pause(false);
+        result
+    }
+
     /// Runs a function under `torch.no_grad()`.
     pub fn no_grad<R>(&self, run: impl FnOnce() -> R) -> R {
         let before = std::mem::replace(&mut self.state.borrow_mut().records_graph, false);
@@ -243,6 +265,18 @@ impl Torch {
         let ended = std::mem::replace(&mut self.state.borrow_mut().autocast, before);
         drop(ended);
         result
+    }
+
+    /// `torch.is_autocast_enabled()`.
+    #[must_use]
+    pub fn is_autocast_enabled(&self) -> bool {
+        self.autocast_dtype().is_some()
+    }
+
+    /// Ends the graph of the last backward, as the end of the loss does.
+    pub fn end_graph(&self) {
+        let held = std::mem::take(&mut self.state.borrow_mut().held_by_graph);
+        drop(held);
     }
 
     /// The dtype of autocast, if it is enabled.

@@ -63,10 +63,10 @@ impl Run {
 
     /// Remarks on the figures: what they include and what they do not.
     #[must_use]
-    pub fn remarks(&self) -> &'static [&'static str] {
+    pub fn remarks(&self) -> Vec<&'static str> {
         match self {
-            Self::Nanochat(_) => nanochat::REMARKS,
-            Self::Hf(_) => hf::REMARKS,
+            Self::Nanochat(_) => nanochat::REMARKS.to_vec(),
+            Self::Hf(run) => run.remarks(),
         }
     }
 

@@ -41,6 +41,7 @@ fn lora(row: &Value) -> Option<Lora> {
         rank: lora["r"].as_u64().expect("a rank"),
         drops: lora["lora_dropout"].as_f64().expect("a rate") > 0.0,
         targets: lora["target_modules"].as_array().map(names),
+        saved: hf::SavedModules::default(),
     })
 }
 
@@ -63,6 +64,7 @@ pub fn args(row: &Value) -> Args {
             Some("reentrant") => Checkpointing::Reentrant,
             _ => Checkpointing::NonReentrant,
         }),
+        quantization: None,
         lora: lora(row),
         optimizer: match row["optim"].as_str() {
             Some("adamw_torch") => Optimizer::AdamwTorch,
@@ -78,11 +80,11 @@ pub fn args(row: &Value) -> Args {
 }
 
 /// The figures of each phase. Block sizes matter: a block of the large pool can be up to 1 MiB larger than its tensor.
-fn figures(phases: Vec<(&'static str, Vec<Event>)>) -> Vec<(&'static str, Figures)> {
+fn figures(args: &Args) -> Vec<(&'static str, Figures)> {
     let mut allocator = Allocator::new(SegmentKind::Native, u64::MAX).with_descending_segments();
     let mut blocks = Vec::new();
     let of_phase = |(name, events): (&'static str, Vec<Event>)| {
-        if name == hf::EMPTIES_CACHE {
+        if hf::empties_cache(args, name) {
             allocator.empty_cache();
         }
         let mut peak = allocator.allocated_bytes();
@@ -101,13 +103,13 @@ fn figures(phases: Vec<(&'static str, Vec<Event>)>) -> Vec<(&'static str, Figure
         }
         (name, Figures { peak, end: allocator.allocated_bytes(), reserved: allocator.max_reserved_bytes() })
     };
-    phases.into_iter().map(of_phase).collect()
+    hf::run(args, SM90, Recorder::Gpu).into_iter().map(of_phase).collect()
 }
 
 /// The measured and the derived figures of each phase.
 fn compared(row: &Value) -> Vec<(&'static str, Figures, Figures)> {
     let args = args(row);
-    let derived = figures(hf::run(&args, SM90, Recorder::Gpu));
+    let derived = figures(&args);
     let phases = row["phases"].as_array().expect("a list of phases");
     assert_eq!(phases.len(), derived.len(), "the engine has the phases of the script");
     let pair = |(phase, (name, ours)): (&Value, (&'static str, Figures))| {
@@ -263,11 +265,7 @@ fn errors_of_a_config_name_the_key() {
 fn peak_with(keys: &Value) -> u64 {
     let mut row = rows().swap_remove(13);
     row["config"].as_object_mut().expect("keys").extend(keys.as_object().expect("keys").clone());
-    figures(hf::run(&args(&row), SM90, Recorder::Gpu))
-        .into_iter()
-        .map(|(_, figures)| figures.peak)
-        .max()
-        .expect("phases")
+    figures(&args(&row)).into_iter().map(|(_, figures)| figures.peak).max().expect("phases")
 }
 
 #[test]

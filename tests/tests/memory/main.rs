@@ -17,6 +17,7 @@ mod live_bytes;
 mod measured;
 mod messages;
 mod nanochat;
+mod quantized;
 mod random_rows;
 mod recorded;
 mod records;

@@ -287,7 +287,7 @@ fn answer(plan: &Plan<TrainerRequest>, advice: &TrainerAdvice, style: &Style) ->
 
 /// Remarks on the figures and on options without effect.
 pub fn remarks(run: &Run, style: &Style) -> String {
-    let remarks: String = run.remarks().iter().map(|remark| style.wrapped(remark, 0)).collect();
+    let remarks: String = run.remarks().into_iter().map(|remark| style.wrapped(remark, 0)).collect();
     style.paint(Ink::Heading, "Worth knowing") + "\n" + &remarks + &without_effect(run, style)
 }
 

@@ -12,14 +12,16 @@ mod gpt2;
 mod masks;
 mod modules;
 mod optim;
+mod quantized;
 mod trainer;
 
 pub use activation::Activation;
 pub use body::Checkpointing;
 pub use config::{AttentionKind, Config, ConfigError, Family, LayerKind};
-pub use modules::Lora;
-pub use optim::Optimizer;
-pub use trainer::{EMPTIES_CACHE, record, run};
+pub use modules::{Lora, SavedModules};
+pub use optim::{Bitsandbytes, Optimizer};
+pub use quantized::Quantization;
+pub use trainer::{empties_cache, record, run};
 
 use crate::dtype::Dtype;
 
@@ -38,6 +40,8 @@ pub struct Args {
     pub length: u64,
     /// `gradient_checkpointing`.
     pub checkpointing: Option<Checkpointing>,
+    /// `quantization_config`. The model is loaded from a checkpoint in `weights` and prepared by PEFT.
+    pub quantization: Option<Quantization>,
     /// PEFT's adapters.
     pub lora: Option<Lora>,
     /// `optim`.

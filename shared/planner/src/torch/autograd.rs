@@ -91,6 +91,7 @@ impl Recording<'_> {
         let state = &mut *self.torch.state.borrow_mut();
         // A recomputation records no second graph: its tensors replace those of the first one.
         let id = if state.checkpoint.as_ref().is_some_and(Pass::is_recomputation) {
+            state.held_by_graph.extend(op.into_held());
             u32::MAX
         } else {
             let first_output = state.tape.n_outputs;
@@ -187,6 +188,7 @@ impl Torch {
         }
         drop(gradients);
         drop(node.saved);
+        self.state.borrow_mut().held_by_graph.extend(node.op.into_held());
         let mut complete = Vec::new();
         for (result, input) in results.into_iter().zip(&node.inputs) {
             let Some(edge) = input.edge else { continue };

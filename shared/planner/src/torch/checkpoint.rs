@@ -122,10 +122,13 @@ impl Torch {
         frame.state.borrow_mut().recomputed = Some(Vec::new());
         let in_backward = std::mem::replace(&mut self.state.borrow_mut().records_graph, true);
         let function = Rc::clone(&frame.function);
+        let held_before = std::mem::take(&mut self.state.borrow_mut().held_by_graph);
         let result = self.pass(Pass::Recomputation(Rc::clone(frame)), || {
             self.autocast(frame.autocast.unwrap_or(Dtype::Float32), || function(self, frame.input.clone()))
         });
         drop(result);
+        self.end_graph();
+        self.state.borrow_mut().held_by_graph = held_before;
         self.heap.pause(false);
         self.state.borrow_mut().records_graph = in_backward;
     }

@@ -1,6 +1,7 @@
 //! Operations: what ATen allocates in forward and in backward, and what autograd saves.
 
 mod attention;
+mod bitsandbytes;
 mod linear;
 mod loss;
 mod norm;
@@ -9,6 +10,7 @@ mod reduction;
 mod reentrant;
 mod shape;
 
+pub use bitsandbytes::{FourBit, Weight4Bit, Weight8Bit};
 pub use loss::CrossEntropyInput;
 
 use super::{Torch, layout::Layout, tensor::Tensor};
@@ -57,6 +59,10 @@ pub enum Op {
     Addmm,
     /// `bmm`.
     Bmm,
+    /// `matmul_4bit` with this weight.
+    Matmul4Bit(Weight4Bit),
+    /// bitsandbytes' `matmul` with this weight. The node holds the input.
+    Matmul8Bit(Box<(Weight8Bit, Tensor)>),
     /// Repetition of the heads of a tensor with this layout.
     RepeatHeads(Layout),
     /// A fused kernel of `scaled_dot_product_attention`.
@@ -85,6 +91,14 @@ impl Gradients<'_> {
 }
 
 impl Op {
+    /// The tensor that the node holds until the graph ends.
+    pub fn into_held(self) -> Option<Tensor> {
+        match self {
+            Self::Matmul8Bit(of) => Some(of.1),
+            _ => None,
+        }
+    }
+
     /// Computes the gradients of the inputs.
     pub fn backward(&self, torch: &Torch, gradients: Gradients<'_>, saved: Vec<Option<Tensor>>) -> Vec<Option<Tensor>> {
         let Some(gradient) = gradients.outputs.iter().flatten().next() else { return Vec::new() };
@@ -117,6 +131,8 @@ impl Op {
             Self::RepeatHeads(layout) => {
                 vec![Some(torch.empty("gradient of repeated heads", layout.sizes(), gradient.dtype()))]
             }
+            Self::Matmul4Bit(weight) => torch.matmul_4bit_backward(gradients, gradient, weight),
+            Self::Matmul8Bit(of) => torch.matmul_8bit_backward(gradients, gradient, &of.0, &of.1),
             Self::Bmm => torch.bmm_backward(gradients, gradient, &saved),
             Self::Attention(kernel) => torch.fused_attention_backward(kernel, gradient, &saved),
             Self::NllLoss => torch.nll_loss_backward(&saved),

@@ -56,6 +56,12 @@ impl Tensor {
         self.edge.is_some()
     }
 
+    /// Whether both are the same parameter that requires gradients.
+    #[must_use]
+    pub fn is_parameter(&self, other: &Self) -> bool {
+        self.edge.is_some() && self.edge == other.edge
+    }
+
     /// Whether no other tensor shares the storage. A view shares it with its base.
     pub(super) fn is_unique(&self) -> bool {
         !self.is_view && self.storage.is_unique()
@@ -64,6 +70,13 @@ impl Tensor {
     /// A view of all elements, which holds the tensor as its base.
     pub(super) fn into_view(self) -> Self {
         Self { is_view: true, ..self }
+    }
+
+    /// The label of the storage's allocation.
+    pub(super) fn label(&self) -> Option<Label> {
+        let mut found = None;
+        self.storage.relabel(|label| found = Some(*label));
+        found
     }
 
     /// Changes the label of the storage's allocation.

@@ -182,6 +182,12 @@ impl Values {
         self.given.iter().map(|(name, _)| *name).filter(move |name| !affects(name))
     }
 
+    /// Whether the key was given.
+    #[must_use]
+    pub fn is_given(&self, name: &str) -> bool {
+        self.given.iter().any(|(given, _)| *given == name)
+    }
+
     /// The value of a key, or its default.
     #[must_use]
     pub fn text(&self, name: &str) -> &str {

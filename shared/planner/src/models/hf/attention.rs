@@ -5,6 +5,7 @@ use std::rc::Rc;
 use super::{
     AttentionKind, Config, Family,
     modules::{Linear, RmsNorm, rotate},
+    quantized::Checkpoint,
 };
 use crate::{
     dtype::Dtype,
@@ -131,6 +132,26 @@ impl Attention {
     /// `num_key_value_groups`.
     fn groups(&self) -> u64 {
         self.config.heads / self.config.key_value_heads.max(1)
+    }
+
+    pub fn load(&mut self, checkpoint: &Checkpoint<'_>) {
+        let Self { q_proj, k_proj, v_proj, o_proj, norms, .. } = self;
+        let [mut q_norm, mut k_norm] = [None, None];
+        if let Some([q, k]) = norms {
+            [q_norm, k_norm] = [Some(q), Some(k)];
+        }
+        k_norm.into_iter().for_each(|norm| norm.load(checkpoint));
+        k_proj.load_quantized(checkpoint);
+        o_proj.load_quantized(checkpoint);
+        q_norm.into_iter().for_each(|norm| norm.load(checkpoint));
+        q_proj.load_quantized(checkpoint);
+        v_proj.load_quantized(checkpoint);
+    }
+
+    pub fn full_parameters(&mut self) -> impl Iterator<Item = &mut Tensor> {
+        let Self { q_proj, k_proj, v_proj, o_proj, norms, .. } = self;
+        let norms = norms.iter_mut().flatten().map(RmsNorm::full_parameter);
+        [q_proj, k_proj, v_proj, o_proj].into_iter().flat_map(Linear::full_parameters).chain(norms)
     }
 
     pub fn linears(&mut self) -> [&mut Linear; 4] {

@@ -1,8 +1,11 @@
 //! What the models of all families have: the body below the head, its inputs, and checkpointed layers.
 
-use std::{cell::Cell, fmt::Debug, rc::Rc};
+use std::{cell::RefCell, fmt::Debug, rc::Rc};
 
-use super::modules::Lora;
+use super::{
+    modules::{Linear, Lora},
+    quantized::Checkpoint,
+};
 use crate::{
     dtype::Dtype,
     torch::{Function, Tensor, Torch},
@@ -22,11 +25,26 @@ pub trait Body: Debug {
     /// The last hidden states.
     fn forward(&self, torch: &Torch, inputs: Inputs<'_>, settings: &Settings) -> Tensor;
 
-    /// `get_peft_model(model, LoraConfig(...))`: freezes the model and adds adapters.
+    /// Freezes the model and adds adapters.
     fn adapt(&mut self, torch: &Torch, lora: &Lora);
+
+    /// Copies the embeddings of tokens, which are trained from then on.
+    fn save_embeddings(&mut self, torch: &Torch);
+
+    /// Loads the parameters in the natural order of their names, then the buffers. The linear layers are quantized.
+    fn load(&mut self, checkpoint: &Checkpoint<'_>);
+
+    /// The linear layers.
+    fn linears(&mut self) -> Vec<&mut Linear>;
+
+    /// The parameters that are not quantized, in the order of `named_parameters()`.
+    fn full_parameters(&mut self) -> Vec<&mut Tensor>;
 
     /// The weight of the token embeddings.
     fn embeddings(&self) -> &Tensor;
+
+    /// The weights of all embeddings, in the order of `named_parameters()`.
+    fn all_embeddings(&self) -> Vec<&Tensor>;
 
     /// Parameters, in the order of `named_parameters()`.
     fn parameters(&self) -> Vec<&Tensor>;
@@ -61,22 +79,23 @@ pub struct Settings {
     pub checkpointing: Option<Checkpointing>,
     /// `enable_input_require_grads`.
     pub inputs_require_grads: bool,
-    /// Number of the embeddings' gradient.
-    input_leaf: Cell<Option<usize>>,
+    /// The embeddings, which the graph holds, and the number of their gradient.
+    input_leaf: RefCell<Option<(Tensor, usize)>>,
 }
 
 impl Settings {
     /// The hook of `enable_input_require_grads` on the embeddings of the tokens.
     pub fn hook(&self, torch: &Torch, mut inputs_embeds: Tensor) -> Tensor {
-        if self.inputs_require_grads {
-            self.input_leaf.set(Some(torch.require_grad(&mut inputs_embeds)));
+        if self.inputs_require_grads && torch.is_training() && !inputs_embeds.requires_grad() {
+            let leaf = torch.require_grad(&mut inputs_embeds);
+            *self.input_leaf.borrow_mut() = Some((inputs_embeds.clone(), leaf));
         }
         inputs_embeds
     }
 
     /// Frees the gradient of the embeddings, which ends with the graph.
     pub fn free_input_gradient(&self, torch: &Torch) {
-        if let Some(leaf) = self.input_leaf.take() {
+        if let Some((_embeddings, leaf)) = self.input_leaf.take() {
             drop(torch.remove_leaf(leaf));
         }
     }

@@ -6,6 +6,7 @@ use super::{
     decoder::Decoder,
     gpt2::Gpt2,
     modules::{Linear, Lora},
+    quantized::{Checkpoint, Quantization},
 };
 use crate::{
     dtype::Dtype,
@@ -18,9 +19,13 @@ use crate::{
 pub struct CausalLm {
     body: Box<dyn Body>,
     lm_head: Linear,
+    /// The trainable copy of `modules_to_save`.
+    saved_lm_head: Option<Linear>,
     ties_embeddings: bool,
     /// Whether the config has `final_logit_softcapping`.
     softcaps_logits: bool,
+    /// The code of bitsandbytes' scales.
+    _code_of_scales: Option<Tensor>,
     /// Settings that the trainer changes.
     pub settings: Settings,
 }
@@ -41,16 +46,58 @@ impl CausalLm {
         Self {
             body,
             lm_head,
+            saved_lm_head: None,
             ties_embeddings: config.ties_embeddings,
             softcaps_logits: config.softcaps_logits,
+            _code_of_scales: None,
             settings: Settings::default(),
         }
+    }
+
+    /// `AutoModelForCausalLM.from_pretrained(path, dtype=dtype, quantization_config=...)`. The head is not quantized.
+    pub fn load(torch: &Torch, config: &Config, dtype: Dtype, quantization: Quantization) -> Self {
+        let mut model = torch.on_meta(|| Self::new(torch, config, dtype));
+        let checkpoint = Checkpoint::new(torch, quantization, dtype);
+        let quantized = model.body.linears().iter().map(|linear| linear.weight_elements()).sum();
+        let parameters = model.all_parameters();
+        let elements: u64 = parameters.iter().map(|parameter| parameter.layout().elements()).sum();
+        checkpoint.warm_up(quantized, elements - quantized);
+        if model.ties_embeddings {
+            model.body.load(&checkpoint);
+            model.lm_head = Linear::tied("lm_head", model.body.embeddings());
+        } else {
+            model.lm_head.load(&checkpoint);
+            model.body.load(&checkpoint);
+        }
+        model._code_of_scales = checkpoint.into_code();
+        model
+    }
+
+    /// `prepare_model_for_kbit_training(model)`: casts what is not quantized to float32.
+    pub fn prepare(&mut self, torch: &Torch) {
+        let cast = |parameter: &mut Tensor| torch.cast_parameter(parameter, Dtype::Float32);
+        let mut parameters = self.body.full_parameters().into_iter();
+        if let Some(embeddings) = parameters.next() {
+            cast(embeddings);
+            if self.ties_embeddings {
+                self.lm_head = Linear::tied("lm_head", embeddings);
+            }
+        }
+        parameters.for_each(cast);
+        self.lm_head.full_parameters().for_each(cast);
     }
 
     /// `get_peft_model(model, LoraConfig(...))`: freezes the model and adds adapters.
     pub fn adapt(&mut self, torch: &Torch, lora: &Lora) {
         self.lm_head.freeze();
         self.body.adapt(torch, lora);
+        if lora.saved.embeddings {
+            self.body.save_embeddings(torch);
+        }
+        if lora.saved.head {
+            self.saved_lm_head = Some(self.lm_head.trainable_copy(torch));
+        }
+        self.body.linears().into_iter().for_each(|linear| linear.widen(torch));
     }
 
     /// Logits, and the loss divided by the number of targets.
@@ -63,7 +110,7 @@ impl CausalLm {
     ) -> (Tensor, Tensor) {
         let hidden_states = self.body.forward(torch, inputs, &self.settings);
         let _scope = torch.enter_category(Category::LogitsAndLoss);
-        let mut logits = self.lm_head.forward(torch, &hidden_states);
+        let mut logits = self.saved_lm_head.as_ref().unwrap_or(&self.lm_head).forward(torch, &hidden_states);
         if self.softcaps_logits {
             logits = torch.scale(&logits);
             logits = torch.function("tanh", &logits);
@@ -75,8 +122,18 @@ impl CausalLm {
 
     /// Parameters that require gradients, in the order of `named_parameters()`.
     pub fn parameters(&self) -> Vec<&Tensor> {
+        self.all_parameters().into_iter().filter(|parameter| parameter.requires_grad()).collect()
+    }
+
+    /// The weights of embeddings.
+    pub fn embeddings(&self) -> Vec<&Tensor> {
+        self.body.all_embeddings()
+    }
+
+    fn all_parameters(&self) -> Vec<&Tensor> {
         let head = if self.ties_embeddings { Vec::new() } else { self.lm_head.parameters() };
-        self.body.parameters().into_iter().chain(head).filter(|parameter| parameter.requires_grad()).collect()
+        let saved = self.saved_lm_head.iter().flat_map(Linear::parameters);
+        self.body.parameters().into_iter().chain(head).chain(saved).collect()
     }
 }
 

@@ -8,6 +8,7 @@ use super::{
     body::{Body, Inputs, Settings},
     masks::Pattern,
     modules::{Linear, Lora, RmsNorm, RotaryEmbedding},
+    quantized::Checkpoint,
 };
 use crate::{
     dtype::Dtype,
@@ -41,6 +42,11 @@ impl Mlp {
         drop(gate);
         drop(up);
         self.down_proj.forward(torch, &product)
+    }
+
+    fn load(&mut self, checkpoint: &Checkpoint<'_>) {
+        let linears = [&mut self.down_proj, &mut self.gate_proj, &mut self.up_proj];
+        linears.into_iter().for_each(|linear| linear.load_quantized(checkpoint));
     }
 
     fn linears(&mut self) -> [&mut Linear; 3] {
@@ -123,6 +129,25 @@ impl Layer {
         hidden_states
     }
 
+    fn load(&mut self, checkpoint: &Checkpoint<'_>) {
+        let _scope = checkpoint.torch.enter_block("model.layers", self.index);
+        self.input_layernorm.load(checkpoint);
+        self.mlp.load(checkpoint);
+        self.post_attention_layernorm.load(checkpoint);
+        if let Some([before, after]) = &mut self.feedforward_layernorms {
+            after.load(checkpoint);
+            before.load(checkpoint);
+        }
+        self.self_attn.load(checkpoint);
+    }
+
+    fn full_parameters(&mut self) -> impl Iterator<Item = &mut Tensor> {
+        let norms = [&mut self.input_layernorm, &mut self.post_attention_layernorm].into_iter();
+        let norms = norms.chain(self.feedforward_layernorms.iter_mut().flatten());
+        let mlp = self.mlp.linears().into_iter().flat_map(Linear::full_parameters);
+        self.self_attn.full_parameters().chain(mlp).chain(norms.map(RmsNorm::full_parameter))
+    }
+
     fn linears(&mut self) -> impl Iterator<Item = &mut Linear> {
         self.self_attn.linears().into_iter().chain(self.mlp.linears())
     }
@@ -155,6 +180,8 @@ struct Arguments {
 #[derive(Debug)]
 pub struct Decoder {
     embed_tokens: Tensor,
+    /// The trainable copy of `modules_to_save`, with its `embed_scale`.
+    saved_embed_tokens: Option<(Tensor, Option<Tensor>)>,
     /// `embed_scale` of Gemma, in the default dtype, which `from_config` sets to that of the weights.
     embed_scale: Option<Tensor>,
     layers: Vec<Rc<Layer>>,
@@ -184,13 +211,17 @@ impl Decoder {
             _ => vec![rotary(None)],
         };
         rotary_embs.iter().for_each(|(_, rotary_emb)| rotary_emb.init_weights(torch));
-        Self { embed_tokens, embed_scale, layers, norm, rotary_embs, config }
+        Self { embed_tokens, saved_embed_tokens: None, embed_scale, layers, norm, rotary_embs, config }
     }
 
     fn embed(&self, torch: &Torch, input_ids: &Tensor) -> Tensor {
         let _scope = torch.enter("model.embed_tokens");
-        let embedded = torch.embedding(input_ids, &self.embed_tokens);
-        let Some(scale) = &self.embed_scale else { return embedded };
+        let (weight, scale) = match &self.saved_embed_tokens {
+            Some((weight, scale)) => (weight, scale),
+            None => (&self.embed_tokens, &self.embed_scale),
+        };
+        let embedded = torch.embedding(input_ids, weight);
+        let Some(scale) = scale else { return embedded };
         torch.mul(&embedded, scale)
     }
 
@@ -218,10 +249,6 @@ impl Body for Decoder {
             let _scope = torch.enter_block("model.layers", layer.index);
             layer.freeze_norms();
             layer.linears().for_each(|linear| linear.adapt(torch, lora));
-        }
-        for layer in &mut layers {
-            let _scope = torch.enter_block("model.layers", layer.index);
-            layer.linears().for_each(|linear| linear.widen(torch));
         }
     }
 
@@ -252,12 +279,48 @@ impl Body for Decoder {
         hidden_states
     }
 
+    fn load(&mut self, checkpoint: &Checkpoint<'_>) {
+        let torch = checkpoint.torch;
+        {
+            let _scope = torch.enter("model.embed_tokens");
+            checkpoint.load("weight", &mut self.embed_tokens);
+        }
+        self.layers.iter_mut().filter_map(Rc::get_mut).for_each(|layer| layer.load(checkpoint));
+        self.norm.load(checkpoint);
+        if let Some(scale) = &mut self.embed_scale {
+            let _scope = torch.enter("model.embed_tokens");
+            *scale = torch.buffer("embed_scale", &[], scale.dtype());
+        }
+        self.rotary_embs.iter_mut().for_each(|(_, rotary_emb)| rotary_emb.load(torch));
+    }
+
+    fn linears(&mut self) -> Vec<&mut Linear> {
+        self.layers.iter_mut().filter_map(Rc::get_mut).flat_map(Layer::linears).collect()
+    }
+
+    fn full_parameters(&mut self) -> Vec<&mut Tensor> {
+        let layers = self.layers.iter_mut().filter_map(Rc::get_mut).flat_map(Layer::full_parameters);
+        [&mut self.embed_tokens].into_iter().chain(layers).chain([self.norm.full_parameter()]).collect()
+    }
+
+    fn save_embeddings(&mut self, torch: &Torch) {
+        let _scope = torch.enter("model.embed_tokens");
+        let weight = torch.parameter("weight", self.embed_tokens.sizes(), self.embed_tokens.dtype());
+        let scale = self.embed_scale.as_ref().map(|scale| torch.buffer("embed_scale", &[], scale.dtype()));
+        self.saved_embed_tokens = Some((weight, scale));
+    }
+
+    fn all_embeddings(&self) -> Vec<&Tensor> {
+        let saved = self.saved_embed_tokens.iter().map(|(weight, _)| weight);
+        [&self.embed_tokens].into_iter().chain(saved).collect()
+    }
+
     fn embeddings(&self) -> &Tensor {
         &self.embed_tokens
     }
 
     fn parameters(&self) -> Vec<&Tensor> {
         let layers = self.layers.iter().flat_map(|layer| layer.parameters());
-        [&self.embed_tokens].into_iter().chain(layers).chain(self.norm.parameters()).collect()
+        self.all_embeddings().into_iter().chain(layers).chain(self.norm.parameters()).collect()
     }
 }

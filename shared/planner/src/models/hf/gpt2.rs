@@ -7,6 +7,7 @@ use super::{
     body::{Body, Inputs, Settings},
     masks::Pattern,
     modules::{LayerNorm, Linear, Lora},
+    quantized::Checkpoint,
 };
 use crate::{
     dtype::Dtype,
@@ -138,6 +139,24 @@ impl Block {
         hidden_states
     }
 
+    fn load(&mut self, checkpoint: &Checkpoint<'_>) {
+        let _scope = checkpoint.torch.enter_block("transformer.h", self.index);
+        self.attn.c_attn.load_quantized(checkpoint);
+        self.attn.c_proj.load_quantized(checkpoint);
+        self.ln_1.load(checkpoint);
+        self.ln_2.load(checkpoint);
+        self.mlp.c_fc.load_quantized(checkpoint);
+        self.mlp.c_proj.load_quantized(checkpoint);
+    }
+
+    fn full_parameters(&mut self) -> Vec<&mut Tensor> {
+        let Self { ln_1, attn, ln_2, mlp, .. } = self;
+        let of_attention = [&mut attn.c_attn, &mut attn.c_proj].into_iter().flat_map(Linear::full_parameters);
+        let of_mlp = [&mut mlp.c_fc, &mut mlp.c_proj].into_iter().flat_map(Linear::full_parameters);
+        let first = ln_1.full_parameters().into_iter().chain(of_attention);
+        first.chain(ln_2.full_parameters()).chain(of_mlp).collect()
+    }
+
     fn linears(&mut self) -> [&mut Linear; 4] {
         [&mut self.attn.c_attn, &mut self.attn.c_proj, &mut self.mlp.c_fc, &mut self.mlp.c_proj]
     }
@@ -160,6 +179,8 @@ impl Block {
 #[derive(Debug)]
 pub struct Gpt2 {
     wte: Tensor,
+    /// The trainable copy of `modules_to_save`.
+    saved_wte: Option<Tensor>,
     wpe: Tensor,
     h: Vec<Rc<Block>>,
     ln_f: LayerNorm,
@@ -176,6 +197,7 @@ impl Gpt2 {
         let shared = Rc::new(config.clone());
         Self {
             wte: embedding("transformer.wte", config.vocab_size),
+            saved_wte: None,
             wpe: embedding("transformer.wpe", config.positions.unwrap_or(0)),
             h: (0..config.layers).map(|index| Rc::new(Block::new(torch, index, &shared, dtype))).collect(),
             ln_f: LayerNorm::new(torch, "transformer.ln_f", config.hidden_size, dtype),
@@ -189,7 +211,7 @@ impl Body for Gpt2 {
     fn forward(&self, torch: &Torch, inputs: Inputs<'_>, settings: &Settings) -> Tensor {
         let inputs_embeds = {
             let _scope = torch.enter("transformer.wte");
-            settings.hook(torch, torch.embedding(inputs.ids, &self.wte))
+            settings.hook(torch, torch.embedding(inputs.ids, self.saved_wte.as_ref().unwrap_or(&self.wte)))
         };
         let position_ids = inputs.positions(torch);
         let position_embeds = {
@@ -223,18 +245,41 @@ impl Body for Gpt2 {
             block.ln_2.freeze();
             block.linears().into_iter().for_each(|linear| linear.adapt(torch, lora));
         }
-        for block in &mut blocks {
-            let _scope = torch.enter_block("transformer.h", block.index);
-            block.linears().into_iter().for_each(|linear| linear.widen(torch));
+    }
+
+    fn load(&mut self, checkpoint: &Checkpoint<'_>) {
+        self.h.iter_mut().filter_map(Rc::get_mut).for_each(|block| block.load(checkpoint));
+        self.ln_f.load(checkpoint);
+        for (name, weight) in [("transformer.wpe", &mut self.wpe), ("transformer.wte", &mut self.wte)] {
+            let _scope = checkpoint.torch.enter(name);
+            checkpoint.load("weight", weight);
         }
+    }
+
+    fn linears(&mut self) -> Vec<&mut Linear> {
+        self.h.iter_mut().filter_map(Rc::get_mut).flat_map(Block::linears).collect()
+    }
+
+    fn full_parameters(&mut self) -> Vec<&mut Tensor> {
+        let blocks = self.h.iter_mut().filter_map(Rc::get_mut).flat_map(Block::full_parameters);
+        [&mut self.wte, &mut self.wpe].into_iter().chain(blocks).chain(self.ln_f.full_parameters()).collect()
     }
 
     fn embeddings(&self) -> &Tensor {
         &self.wte
     }
 
+    fn all_embeddings(&self) -> Vec<&Tensor> {
+        [&self.wte].into_iter().chain(&self.saved_wte).chain([&self.wpe]).collect()
+    }
+
+    fn save_embeddings(&mut self, torch: &Torch) {
+        let _scope = torch.enter("transformer.wte");
+        self.saved_wte = Some(torch.parameter("weight", self.wte.sizes(), self.wte.dtype()));
+    }
+
     fn parameters(&self) -> Vec<&Tensor> {
         let blocks = self.h.iter().flat_map(|block| block.parameters());
-        [&self.wte, &self.wpe].into_iter().chain(blocks).chain(self.ln_f.parameters()).collect()
+        self.all_embeddings().into_iter().chain(blocks).chain(self.ln_f.parameters()).collect()
     }
 }

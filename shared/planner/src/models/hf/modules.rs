@@ -1,6 +1,9 @@
 //! Modules that all families have: linear layers with LoRA, normalization, and rotary embeddings.
 
-use super::{Config, Family};
+use super::{
+    Config, Family,
+    quantized::{Checkpoint, QuantizedLinear},
+};
 use crate::{
     dtype::Dtype,
     torch::{Tensor, Torch},
@@ -23,6 +26,17 @@ pub struct Lora {
     pub drops: bool,
     /// `target_modules`: names of linear layers; `None` for `all-linear`, all but the head.
     pub targets: Option<Vec<String>>,
+    /// `modules_to_save`: modules that are copied and trained as a whole.
+    pub saved: SavedModules,
+}
+
+/// Modules of `modules_to_save`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SavedModules {
+    /// The embeddings of tokens.
+    pub embeddings: bool,
+    /// The head.
+    pub head: bool,
 }
 
 /// An adapter of a linear layer.
@@ -31,6 +45,31 @@ struct Adapter {
     a: Tensor,
     b: Tensor,
     drops: bool,
+}
+
+impl Adapter {
+    /// `lora_B(lora_A(dropout(x))) * scaling`.
+    fn forward(&self, torch: &Torch, x: &Tensor) -> Tensor {
+        let mut low = torch.dropout(x, self.drops && torch.is_training());
+        low = torch.linear(&low, &self.a, None);
+        low = torch.linear(&low, &self.b, None);
+        torch.scale(&low)
+    }
+
+    /// `forward` of PEFT's quantized layers after the base layer: casts without autocast only.
+    fn add_to_quantized(&self, torch: &Torch, x: &Tensor, result: Tensor) -> Tensor {
+        let expected_dtype = result.dtype();
+        let converts = !torch.is_autocast_enabled();
+        let x = if converts { torch.cast(x, self.a.dtype()) } else { x.clone() };
+        let mut output = self.forward(torch, &x);
+        if converts {
+            output = torch.cast(&output, expected_dtype);
+        }
+        let sum = torch.add(&result, &output);
+        drop(result);
+        drop(output);
+        sum
+    }
 }
 
 /// `nn.Linear` or `Conv1D`, with PEFT's `lora.Linear` around it if it has an adapter.
@@ -42,6 +81,8 @@ pub struct Linear {
     adapter: Option<Adapter>,
     /// Whether the inputs are the first axis of the weight.
     is_conv1d: bool,
+    /// The weight and the bias, if they are quantized.
+    quantized: Option<QuantizedLinear>,
 }
 
 impl Linear {
@@ -49,7 +90,7 @@ impl Linear {
         let _scope = torch.enter(name);
         let weight = torch.parameter("weight", &[output, input], dtype);
         let bias = has_bias.then(|| torch.parameter("bias", &[output], dtype));
-        Self { name, weight, bias, adapter: None, is_conv1d: false }
+        Self { name, weight, bias, adapter: None, is_conv1d: false, quantized: None }
     }
 
     /// `Conv1D(output, input)`.
@@ -57,12 +98,46 @@ impl Linear {
         let _scope = torch.enter(name);
         let weight = torch.parameter("weight", &[input, output], dtype);
         let bias = Some(torch.parameter("bias", &[output], dtype));
-        Self { name, weight, bias, adapter: None, is_conv1d: true }
+        Self { name, weight, bias, adapter: None, is_conv1d: true, quantized: None }
     }
 
     /// A layer with the weight of another module.
     pub fn tied(name: &'static str, weight: &Tensor) -> Self {
-        Self { name, weight: weight.clone(), bias: None, adapter: None, is_conv1d: false }
+        Self { name, weight: weight.clone(), bias: None, adapter: None, is_conv1d: false, quantized: None }
+    }
+
+    /// Loads the parameters of a layer that is not quantized.
+    pub fn load(&mut self, checkpoint: &Checkpoint<'_>) {
+        let _scope = checkpoint.torch.enter(self.name);
+        if let Some(bias) = &mut self.bias {
+            checkpoint.load("bias", bias);
+        }
+        checkpoint.load("weight", &mut self.weight);
+    }
+
+    /// Loads the parameters of a layer whose weight is quantized. The weight stays on the meta device.
+    pub fn load_quantized(&mut self, checkpoint: &Checkpoint<'_>) {
+        let _scope = checkpoint.torch.enter(self.name);
+        let mut bias = self.bias.take();
+        if let Some(bias) = &mut bias {
+            checkpoint.load("bias", bias);
+        }
+        self.weight = self.weight.detached();
+        self.quantized = Some(checkpoint.load_quantized(&self.weight, self.is_conv1d, bias));
+    }
+
+    /// Elements of the weight.
+    pub fn weight_elements(&self) -> u64 {
+        self.weight.layout().elements()
+    }
+
+    /// The parameters that are not quantized, in the order of `named_parameters()`.
+    pub fn full_parameters(&mut self) -> impl Iterator<Item = &mut Tensor> {
+        let (weight, bias) = match &mut self.quantized {
+            Some(quantized) => (None, quantized.bias()),
+            None => (Some(&mut self.weight), self.bias.as_mut()),
+        };
+        weight.into_iter().chain(bias)
     }
 
     pub fn freeze(&mut self) {
@@ -80,35 +155,38 @@ impl Linear {
         let _scope = torch.enter(self.name);
         let axes = if self.is_conv1d { [1, 0] } else { [0, 1] };
         let [input, output] = axes.map(|n| self.weight.layout().from_last(n));
-        let a = torch.parameter("lora_A.weight", &[lora.rank, input], self.weight.dtype());
-        let b = torch.parameter("lora_B.weight", &[output, lora.rank], self.weight.dtype());
+        let dtype = self.quantized.as_ref().map_or(self.weight.dtype(), QuantizedLinear::adapter_dtype);
+        let a = torch.parameter("lora_A.weight", &[lora.rank, input], dtype);
+        let b = torch.parameter("lora_B.weight", &[output, lora.rank], dtype);
         self.adapter = Some(Adapter { a, b, drops: lora.drops });
     }
 
     /// `cast_adapter_dtype`: an adapter in half precision becomes float32.
     pub fn widen(&mut self, torch: &Torch) {
         let Some(adapter) = &mut self.adapter else { return };
-        if adapter.a.dtype() == Dtype::Float32 {
-            return;
+        for weight in [&mut adapter.a, &mut adapter.b] {
+            torch.cast_parameter(weight, Dtype::Float32);
         }
-        let _scope = torch.enter(self.name);
-        adapter.a = torch.parameter_like("lora_A.weight", &adapter.a, Dtype::Float32);
-        adapter.b = torch.parameter_like("lora_B.weight", &adapter.b, Dtype::Float32);
     }
 
     pub fn forward(&self, torch: &Torch, x: &Tensor) -> Tensor {
         let _scope = torch.enter(self.name);
+        if let Some(quantized) = &self.quantized {
+            let mut result = quantized.forward(torch, x);
+            let Some(adapter) = &self.adapter else { return result };
+            if quantized.copies_output() {
+                result = torch.copied(&result);
+            }
+            return adapter.add_to_quantized(torch, x, result);
+        }
         let mut result = match &self.bias {
             Some(bias) if self.is_conv1d => self.conv1d_forward(torch, x, bias),
             bias => torch.linear(x, &self.weight, bias.as_ref()),
         };
-        let Some(Adapter { a, b, drops }) = &self.adapter else { return result };
+        let Some(adapter) = &self.adapter else { return result };
         let dtype = result.dtype();
-        let x = torch.cast(x, a.dtype());
-        let mut low = torch.dropout(&x, *drops && torch.is_training());
-        low = torch.linear(&low, a, None);
-        low = torch.linear(&low, b, None);
-        low = torch.scale(&low);
+        let x = torch.cast(x, adapter.a.dtype());
+        let low = adapter.forward(torch, &x);
         result = torch.add(&result, &low);
         drop(low);
         torch.cast(&result, dtype)
@@ -119,6 +197,13 @@ impl Linear {
         let &[b, t, input] = x.sizes() else { return x.clone() };
         let rows = torch.addmm(bias, &torch.reshape(x, &[b * t, input]), &self.weight);
         torch.reshape(&rows, &[b, t, rows.layout().from_last(0)])
+    }
+
+    /// A trainable copy of a layer without bias.
+    pub fn trainable_copy(&self, torch: &Torch) -> Self {
+        let _scope = torch.enter(self.name);
+        let weight = torch.parameter("weight", self.weight.sizes(), self.weight.dtype());
+        Self { weight, ..self.clone() }
     }
 
     /// Parameters that require gradients, in the order of `named_parameters()`.
@@ -141,6 +226,16 @@ impl LayerNorm {
         let _scope = torch.enter(name);
         let [weight, bias] = ["weight", "bias"].map(|name| torch.parameter(name, &[channels], dtype));
         Self { name, weight, bias }
+    }
+
+    pub fn load(&mut self, checkpoint: &Checkpoint<'_>) {
+        let _scope = checkpoint.torch.enter(self.name);
+        checkpoint.load("bias", &mut self.bias);
+        checkpoint.load("weight", &mut self.weight);
+    }
+
+    pub fn full_parameters(&mut self) -> [&mut Tensor; 2] {
+        [&mut self.weight, &mut self.bias]
     }
 
     pub fn freeze(&mut self) {
@@ -172,6 +267,15 @@ impl RmsNorm {
         let _scope = torch.enter(name);
         let weight = torch.parameter("weight", &[channels], dtype);
         Self { name, weight, is_centered: matches!(family, Family::Gemma2 | Family::Gemma3) }
+    }
+
+    pub fn load(&mut self, checkpoint: &Checkpoint<'_>) {
+        let _scope = checkpoint.torch.enter(self.name);
+        checkpoint.load("weight", &mut self.weight);
+    }
+
+    pub fn full_parameter(&mut self) -> &mut Tensor {
+        &mut self.weight
     }
 
     pub fn freeze(&mut self) {
@@ -248,6 +352,12 @@ impl RotaryEmbedding {
         let inv_freq = inverse_frequencies(torch, head_dim);
         let original = torch.empty("rotary frequencies", &[head_dim / 2], Dtype::Float32);
         Self { _inv_freq: [inv_freq, original], head_dim }
+    }
+
+    /// Moves the buffers to the GPU.
+    pub fn load(&mut self, torch: &Torch) {
+        let buffer = |_| torch.buffer("rotary frequencies", &[self.head_dim / 2], Dtype::Float32);
+        self._inv_freq = [0, 1].map(buffer);
     }
 
     /// `_init_weights`: computes the frequencies again.

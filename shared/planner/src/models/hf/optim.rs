@@ -2,6 +2,10 @@
 //!
 //! Source: torch/nn/utils/clip_grad.py, torch/optim/adam.py (2.11) and transformers/optimization.py (5.17).
 
+mod bitsandbytes;
+
+pub use bitsandbytes::Bitsandbytes;
+
 use crate::{
     dtype::Dtype,
     gpt::tensors::Category,
@@ -19,32 +23,39 @@ pub enum Optimizer {
     Sgd,
     /// `adafactor`.
     Adafactor,
+    /// An optimizer of bitsandbytes.
+    Bitsandbytes(Bitsandbytes),
 }
 
 /// An optimizer with its state.
 #[derive(Debug)]
 pub struct Optim {
     optimizer: Optimizer,
+    has_stepped: bool,
     state: Vec<Tensor>,
     /// `state["RMS"]` of each parameter, of Adafactor.
     rms: Vec<Tensor>,
+    /// Codes of 8-bit states.
+    codes: Vec<Tensor>,
     /// The last temporary of Adafactor, which its local variable holds.
     update: Option<Tensor>,
 }
 
 impl Optim {
     pub fn new(optimizer: Optimizer) -> Self {
-        Self { optimizer, state: Vec::new(), rms: Vec::new(), update: None }
+        Self { optimizer, has_stepped: false, state: Vec::new(), rms: Vec::new(), codes: Vec::new(), update: None }
     }
 
     /// `optimizer.step()`, or that of a gradient scaler, whose `found_inf` a fused optimizer copies. Parameters with two
     /// axes or more have weight decay and are the first group.
-    pub fn step(&mut self, torch: &Torch, parameters: &[&Tensor], found_inf: Option<&Tensor>) {
+    ///
+    /// `embeddings` are the weights of embeddings.
+    pub fn step(&mut self, torch: &Torch, parameters: &[&Tensor], embeddings: &[&Tensor], found_inf: Option<&Tensor>) {
         let _module = torch.enter("optimizer");
         let _category = torch.enter_category(Category::OptimizerState);
         let is_fused = self.optimizer == Optimizer::AdamwTorchFused;
         let _found_inf = found_inf.filter(|_| is_fused).map(|found| torch.empty("found_inf", &[], found.dtype()));
-        let is_first = self.state.is_empty();
+        let is_first = !std::mem::replace(&mut self.has_stepped, true);
         let (decayed, others): (Vec<_>, Vec<_>) = parameters.iter().partition(|p| p.sizes().len() >= 2);
         let n_decayed = decayed.len();
         for (first, group) in [(0, decayed), (n_decayed, others)] {
@@ -52,6 +63,10 @@ impl Optim {
                 Optimizer::Sgd => {}
                 Optimizer::Adafactor => self.adafactor(torch, first, &group, is_first),
                 Optimizer::AdamwTorchFused | Optimizer::AdamwTorch => self.adamw(torch, &group, is_first),
+                Optimizer::Bitsandbytes(optimizer) if is_first => {
+                    self.state.extend(optimizer.states(torch, &group, embeddings, &mut self.codes));
+                }
+                Optimizer::Bitsandbytes(_) => {}
             }
         }
         self.update = None;

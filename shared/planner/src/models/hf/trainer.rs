@@ -88,6 +88,7 @@ impl Trainer<'_> {
         self.model.settings.free_input_gradient(self.torch);
         drop(ones);
         drop((scaled, unscaled));
+        self.torch.end_graph();
         loss.detached()
     }
 
@@ -121,8 +122,12 @@ impl Trainer<'_> {
     }
 }
 
-/// The phase before which `accelerate` empties the allocator's cache, in `Accelerator.free_memory`.
-pub const EMPTIES_CACHE: &str = "train_begin";
+/// Whether the allocator's cache is emptied before a phase: by `accelerate` in `Accelerator.free_memory`, and by PEFT at the
+/// end of `prepare_model_for_kbit_training`.
+#[must_use]
+pub fn empties_cache(args: &Args, phase: &str) -> bool {
+    phase == "train_begin" || phase == "lora" && args.quantization.is_some()
+}
 
 /// The end of a part of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -166,7 +171,7 @@ pub fn record(args: &Args, gpu: GpuProperties, recorder: Recorder) -> Recording 
             Mark::End("evaluate" | "evaluated") => Phase::LaterEval,
             Mark::End(_) => Phase::Init,
         };
-        if mark == Mark::End(EMPTIES_CACHE) {
+        if matches!(mark, Mark::End(phase) if empties_cache(args, phase)) {
             script.empty_cache();
         }
         script.section(phase);
@@ -179,10 +184,19 @@ const ROUNDS: usize = 3;
 
 /// Runs `Trainer.train()` with at most `rounds` micro-batches of each step.
 fn train(torch: &Torch, args: &Args, rounds: usize, mark: &mut dyn FnMut(Mark)) {
-    drop(torch.empty("seed", &[1], Dtype::Int64));
-    mark(Mark::End("context"));
-    let mut model = CausalLm::new(torch, &args.config, args.weights);
+    let mut model = match args.quantization {
+        None => {
+            drop(torch.empty("seed", &[1], Dtype::Int64));
+            mark(Mark::End("context"));
+            CausalLm::new(torch, &args.config, args.weights)
+        }
+        Some(quantization) => CausalLm::load(torch, &args.config, args.weights, quantization),
+    };
     mark(Mark::End("init"));
+    if args.quantization.is_some() {
+        model.prepare(torch);
+        mark(Mark::End("prepared"));
+    }
     if let Some(lora) = &args.lora {
         model.adapt(torch, lora);
         model.settings.inputs_require_grads = args.checkpointing.is_some();
@@ -214,7 +228,7 @@ fn train(torch: &Torch, args: &Args, rounds: usize, mark: &mut dyn FnMut(Mark)) 
         let parameters = trainer.model.parameters();
         trainer.grad_norm = Some(clip_grad_norm(torch, &parameters));
         mark(Mark::End("backward"));
-        trainer.optimizer.step(torch, &parameters, found_inf.as_ref());
+        trainer.optimizer.step(torch, &parameters, &trainer.model.embeddings(), found_inf.as_ref());
         drop(found_inf);
         mark(Mark::End("optimizer"));
         torch.zero_grad(parameters);

@@ -87,7 +87,7 @@ impl Torch {
     }
 
     /// A tensor whose axes but the last can be joined: `should_fold` in LinearAlgebra.cpp copies the others.
-    fn rows(&self, x: &Tensor) -> Tensor {
+    pub(super) fn rows(&self, x: &Tensor) -> Tensor {
         let channels = x.layout().from_last(0);
         match x.layout().viewed(&[x.layout().elements() / channels.max(1), channels]) {
             Some(_) => x.clone(),

@@ -50,7 +50,11 @@ impl Torch {
             Some(dtype) => self.autocast(dtype, run),
             None => run(),
         };
+        let of_outer = std::mem::take(&mut self.state.borrow_mut().held_by_graph);
         self.backward(&out, gradient);
+        drop(out);
+        self.end_graph();
+        self.state.borrow_mut().held_by_graph = of_outer;
         self.state.borrow_mut().records_graph = records_graph;
         vec![self.remove_leaf(leaf)]
     }

@@ -37,6 +37,15 @@ impl Torch {
         out
     }
 
+    /// `x.clone()`.
+    #[must_use]
+    pub fn copied(&self, x: &Tensor) -> Tensor {
+        let recording = self.record(&[x]);
+        let mut out = self.like("copy", x, x.dtype());
+        recording.finish(Op::Copy, &mut [&mut out]);
+        out
+    }
+
     /// Each head of a tensor (B, H, T, D) this number of times: `expand` and `reshape`, which is a view of a single head.
     #[must_use]
     pub fn expand_heads(&self, x: &Tensor, times: u64) -> Tensor {

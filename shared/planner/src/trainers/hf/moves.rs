@@ -6,9 +6,12 @@ use super::Run;
 use crate::{
     advice::{Effect, Knob},
     dtype::Dtype,
-    models::hf::Optimizer,
+    models::hf::{Bitsandbytes, Checkpointing, Optimizer, Quantization},
     trainers::fixes::{Move, Options},
 };
+
+/// `adamw_8bit`.
+const ADAMW_8BIT: Optimizer = Optimizer::Bitsandbytes(Bitsandbytes { n_states: 2, is_8bit: true, is_paged: false });
 
 /// Limit of `gradient_accumulation_steps` that is planned.
 const MAX_ACCUMULATION: u64 = 256;
@@ -22,6 +25,7 @@ pub(super) fn moves(run: &Run, has_bfloat16: bool, smaller: impl Fn(Knob) -> Vec
             moves.push(step);
         }
     };
+    let is_adamw = matches!(args.optimizer, Optimizer::AdamwTorch | Optimizer::AdamwTorchFused);
     let is_float32 = args.weights == Dtype::Float32;
     let is_bf16_offered = has_bfloat16 && is_float32 && args.autocast.is_none();
     let note = text::TRAINER_WHY_MICRO_BATCH;
@@ -38,12 +42,30 @@ pub(super) fn moves(run: &Run, has_bfloat16: bool, smaller: impl Fn(Knob) -> Vec
         has_bfloat16 && is_float32,
         to("bfloat16_weights", &[("dtype", "bfloat16")], note).with_effect(Effect::Small),
     );
-    let is_adamw = matches!(args.optimizer, Optimizer::AdamwTorch | Optimizer::AdamwTorchFused);
+    let note = text::TRAINER_WHY_REENTRANT;
+    let holds_inputs =
+        args.quantization == Some(Quantization::EightBit) && args.checkpointing == Some(Checkpointing::NonReentrant);
+    offer(holds_inputs, to("use_reentrant", &[("use_reentrant", "True")], note));
+    let note = text::TRAINER_WHY_8BIT_OPTIMIZER;
+    offer(is_adamw, to("8bit_optimizer", &[("optim", "adamw_8bit")], note).with_effect(Effect::Small));
+    let note = text::TRAINER_WHY_PAGED_OPTIMIZER;
+    let paged = to("paged_optimizer", &[("optim", "paged_adamw_8bit")], note).slower();
+    offer(is_adamw || args.optimizer == ADAMW_8BIT, paged.with_effect(Effect::Small));
     let note = text::TRAINER_WHY_ADAFACTOR;
     offer(is_adamw, to("adafactor", &[("optim", "adafactor")], note).with_effect(Effect::ChangesModel));
     let note = text::TRAINER_WHY_LORA;
-    let lora = to("lora", &[("lora_r", "16"), ("lora_target_modules", "all-linear")], note);
-    offer(args.lora.is_none(), lora.with_effect(Effect::ChangesModel));
+    let adapters = [("lora_r", "16"), ("lora_target_modules", "all-linear")];
+    offer(args.lora.is_none(), to("lora", &adapters, note).with_effect(Effect::ChangesModel));
+    let note = text::TRAINER_WHY_4BIT;
+    let four_bit = [
+        ("load_in_4bit", "True"),
+        ("bnb_4bit_quant_type", "nf4"),
+        ("bnb_4bit_use_double_quant", "True"),
+        ("bnb_4bit_compute_dtype", if has_bfloat16 { "bfloat16" } else { "float16" }),
+    ];
+    let added: &[_] = if args.lora.is_none() { &adapters } else { &[] };
+    let four_bit = to("load_in_4bit", &[added, &four_bit].concat(), note).slower();
+    offer(args.quantization.is_none(), four_bit.with_effect(Effect::ChangesModel));
     for knob in run.knobs() {
         let note = text::TRAINER_WHY_LENGTH;
         let shorter = || Move::to("max_length", smaller(knob), note).with_effect(Effect::ChangesModel);
