@@ -92,6 +92,19 @@ pub struct Input {
     pub config: String,
 }
 
+/// An option as given in a command.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Given {
+    /// Its place in the command, with its value.
+    span: Range<usize>,
+    /// Its name as written, with dashes.
+    pub name: String,
+    /// The key that it sets; `None` if the trainer has no such option.
+    pub key: Option<&'static Key>,
+    /// Its value.
+    pub value: Option<String>,
+}
+
 /// A word of a command.
 struct Word {
     /// Its place in the text, with its quotes.
@@ -157,26 +170,36 @@ impl Input {
         words.first().map_or_else(String::new, |first| self.command[first.span.start..].to_owned())
     }
 
+    /// The options as given, in order. Words that are neither an option nor its value are skipped.
+    #[must_use]
+    pub fn given(&self) -> Vec<Given> {
+        let keys = self.trainer.keys();
+        let mut given = Vec::new();
+        let mut words = self.options().into_iter().peekable();
+        while let Some(Word { mut span, text }) = words.next() {
+            let (name, value) = match text.split_once('=') {
+                Some((name, value)) => (name, Some(value.to_owned())),
+                None => (text.as_str(), None),
+            };
+            if !name.starts_with("--") {
+                continue;
+            }
+            let is_value = |next: &Word| takes(keys, name, &next.text);
+            let next = if value.is_none() { words.next_if(is_value) } else { None };
+            if let Some(next) = &next {
+                span.end = next.span.end;
+            }
+            let value = value.or_else(|| next.map(|next| next.text));
+            given.push(Given { span, name: name.to_owned(), key: key_named(keys, name), value });
+        }
+        given
+    }
+
     /// The place and the value of an option, if it is given. A switch without a value has none. Of several, the last one
     /// counts.
     fn find(&self, key: &Key) -> Option<(Range<usize>, Option<String>)> {
-        let words = self.options();
-        let keys = self.trainer.keys();
-        let given = words.iter().enumerate().rev().find_map(|(at, word)| {
-            let (name, value) = match word.text.split_once('=') {
-                Some((name, value)) => (name, Some(value.to_owned())),
-                None => (word.text.as_str(), None),
-            };
-            let is_key = name.starts_with("--") && key_named(keys, name).is_some_and(|found| found.name == key.name);
-            is_key.then(|| (at, name, word.span.clone(), value))
-        });
-        let (at, name, span, value) = given?;
-        match (value, words.get(at + 1)) {
-            (None, Some(next)) if takes(keys, name, &next.text) => {
-                Some((span.start..next.span.end, Some(next.text.clone())))
-            }
-            (value, _) => Some((span, value)),
-        }
+        let is_key = |given: &Given| given.key.is_some_and(|found| found.name == key.name);
+        self.given().into_iter().rfind(is_key).map(|given| (given.span, given.value))
     }
 
     /// The value of an option as written, or its default.
@@ -243,7 +266,8 @@ impl Input {
 }
 
 /// A value as a word of a command.
-fn quoted(value: &str) -> String {
+#[must_use]
+pub fn quoted(value: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./+,:".contains(c);
     if value.chars().all(is_plain) { value.to_owned() } else { format!("'{}'", value.replace('\'', r"'\''")) }
 }
