@@ -1,5 +1,7 @@
 //! `headroom diagnose`: explains an out-of-memory error and suggests fixes.
 
+mod trainer;
+
 use std::{
     ffi::{OsStr, OsString},
     fs::File,
@@ -9,8 +11,12 @@ use std::{
 use headroom_planner::{
     nanogpt::{Severity, Value},
     oom::{
-        Diagnosis, Kind, diagnose, shape,
-        solve::{headline, missing_figures, not_shown},
+        Diagnosis, Explanation, Kind, Message, Report, diagnose, shape,
+        solve::{FoundRun, headline, missing_figures, not_shown},
+    },
+    trainers::{
+        input::{InputError, Trainer},
+        launch::input_in,
     },
 };
 use headroom_text::{self as text, units::human_size};
@@ -49,7 +55,11 @@ fn flags() -> Vec<Flag<Request>> {
 ///
 /// # Errors
 /// The arguments are invalid, or a file cannot be read.
-pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, super::Error> {
+pub fn run(mut args: Vec<OsString>) -> Result<Exit, super::Error> {
+    if let Some(command) = args.first().and_then(|word| COMMAND.subcommand(word.to_str()?)) {
+        args.remove(0);
+        return (command.run)(args);
+    }
     let mut request = Request::default();
     let takes = |key: &str, word: &OsStr| options::is_value(key, word, EVAL_BATCH_SIZE);
     if parse_with(COMMAND.name, &flags(), args, &mut request, take_word, takes)? == ParsedArgs::Help {
@@ -57,6 +67,11 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, super::Erro
     }
     let text = read_text(request.text.as_deref().unwrap_or(OsStr::new("-")))?;
     let sources = plan::sources(&request.given)?;
+    let of_trainer = if sources.is_empty() { input_in(&text) } else { None };
+    let of_trainer = of_trainer.map(|input| input.map_err(InputError::from).and_then(|input| input.read()));
+    if let Some(Ok(run)) = &of_trainer {
+        return trainer::explain(&text, run, &request.options, request.names_gpu, request.json);
+    }
     let mut diagnosis = diagnose(&text, &sources, &request.options, request.names_gpu);
     diagnosis.solve();
     // An invalid config from the command line is an error. A config in the text may be incomplete.
@@ -74,6 +89,10 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, super::Erro
         print::data(&(json + "\n"))?;
     } else {
         print::data(&report(&diagnosis, &Style::of_stdout()))?;
+    }
+    // The figures are compared with common runs instead.
+    if let Some(Err(error)) = of_trainer {
+        print::note(&format!("{error}\n"));
     }
     if let Some(resolved) = &diagnosis.resolved {
         print::note(&plan::said(&plan::problems(resolved), &resolved.settings));
@@ -165,11 +184,11 @@ fn is_binary(text: &str) -> bool {
 
 fn report(diagnosis: &Diagnosis, style: &Style) -> String {
     let mut parts = vec![style.wrapped(&diagnosis.explanation.text.to_string(), 0)];
-    parts.extend(other_messages(diagnosis, style));
-    parts.extend(differences(diagnosis, style));
+    parts.extend(other_messages(&diagnosis.report, diagnosis.explains_last, style));
+    parts.extend(differences(&diagnosis.explanation, style));
     parts.extend(solutions(diagnosis, style));
-    parts.extend(matches(diagnosis, style));
-    parts.extend(arithmetic(diagnosis, style));
+    parts.extend(matches(&diagnosis.explanation, style));
+    parts.extend(arithmetic(&diagnosis.explanation, style));
     match &diagnosis.explanation.plan {
         Some(plan) => {
             if diagnosis.advises_another_run() {
@@ -183,21 +202,34 @@ fn report(diagnosis: &Diagnosis, style: &Style) -> String {
             if let Some(planned) = &diagnosis.solved {
                 parts.extend(fixes::fixes(planned, &diagnosis.advice, style));
             }
-            parts.push(style.wrapped("With the config (--config CONFIG.py --key=value …) Headroom says which tensor it was, and what to change.", 0));
+            if let Some((planned, advice)) = &diagnosis.of_trainers.advice {
+                parts.extend(trainer::fixes(planned, advice, style));
+            }
+            parts.push(style.wrapped(&with_config(diagnosis), 0));
         }
         None => {}
     }
     parts.join("\n")
 }
 
-fn other_messages(diagnosis: &Diagnosis, style: &Style) -> Option<String> {
-    let report = &diagnosis.report;
+/// The command that explains the message with the run's config.
+fn with_config(diagnosis: &Diagnosis) -> String {
+    let origin = diagnosis.report.phase_hint.origin.map(|origin| origin.trainer());
+    let command = match origin {
+        Some(Trainer::Nanochat) => "the options (headroom diagnose nanochat --compile=False --key=value …)",
+        Some(Trainer::Hf) => "the model and the options (headroom diagnose hf MODEL --key=value …)",
+        None => "the config (--config CONFIG.py --key=value …)",
+    };
+    format!("With {command} Headroom says which tensor it was, and what to change.")
+}
+
+fn other_messages(report: &Report, explains_last: bool, style: &Style) -> Option<String> {
     let (first, last) = (report.first.as_ref()?, report.last.as_ref()?);
     (report.n_messages > 1).then(|| {
         let text = format!(
             "{} messages: this is the {}; the first is on line {}, the last on line {}.",
             report.n_messages,
-            if diagnosis.explains_last { "last, as it agrees with the config" } else { "first" },
+            if explains_last { "last, as it agrees with the config" } else { "first" },
             first.line,
             last.line
         );
@@ -206,8 +238,8 @@ fn other_messages(diagnosis: &Diagnosis, style: &Style) -> Option<String> {
 }
 
 /// Formats the figures in which the message and the config disagree.
-fn differences(diagnosis: &Diagnosis, style: &Style) -> Option<String> {
-    let differences = &diagnosis.explanation.differences;
+fn differences<R>(explanation: &Explanation<R>, style: &Style) -> Option<String> {
+    let differences = &explanation.differences;
     if differences.is_empty() {
         return None;
     }
@@ -224,25 +256,49 @@ fn differences(diagnosis: &Diagnosis, style: &Style) -> Option<String> {
 /// lacks.
 fn solutions(diagnosis: &Diagnosis, style: &Style) -> Option<String> {
     let message = diagnosis.message().filter(|message| message.kind == Kind::Pytorch)?;
-    let solutions = diagnosis.solutions.as_slice();
-    if solutions.is_empty() && (missing_figures(message).is_none() || !diagnosis.is_unsolved()) {
+    let of_nanogpt: Vec<_> = diagnosis
+        .solutions
+        .iter()
+        .map(|solution| (solution, solution.keys.iter()))
+        .map(|(solution, keys)| {
+            let arguments = keys.map(|(key, value)| format!("--{key}={}", argument(value)));
+            (solution, arguments.collect::<Vec<_>>().join(" "))
+        })
+        .collect();
+    let of_trainers: Vec<_> =
+        diagnosis.of_trainers.solutions.iter().map(|solution| (solution, trainer::command(solution))).collect();
+    if of_nanogpt.is_empty()
+        && of_trainers.is_empty()
+        && (missing_figures(message).is_none() || !diagnosis.is_unsolved())
+    {
         return None;
     }
     let has_config = diagnosis.explanation.agreement.is_some();
-    let mut text = style.wrapped(&headline(solutions, message, has_config).to_string(), 0);
+    let mut text = String::new();
+    if !of_nanogpt.is_empty() || of_trainers.is_empty() {
+        text.push_str(&listed(&of_nanogpt, message, has_config, style));
+    }
+    if !of_trainers.is_empty() {
+        text.push_str(&listed(&of_trainers, message, has_config, style));
+    }
+    Some(text)
+}
+
+/// Lists runs with their arguments below a headline.
+fn listed<S: FoundRun + Clone>(found: &[(&S, String)], message: &Message, has_config: bool, style: &Style) -> String {
+    let solutions: Vec<S> = found.iter().map(|(solution, _)| (*solution).clone()).collect();
+    let mut text = style.wrapped(&headline(&solutions, message, has_config).to_string(), 0);
     let is_named = solutions.len() == 1 && solutions[0].is_exact();
-    for solution in solutions {
-        let arguments: Vec<String> =
-            solution.keys.iter().map(|(key, value)| format!("--{key}={}", argument(value))).collect();
+    for (solution, arguments) in found {
         if !is_named {
             text.push_str(&style.wrapped(&solution.described(human_size).to_string(), 2));
         }
-        text.push_str(&style.wrapped(&arguments.join(" "), 4));
+        text.push_str(&style.wrapped(arguments, 4));
     }
-    if let Some(not_shown) = not_shown(solutions) {
+    if let Some(not_shown) = not_shown(&solutions) {
         text.push_str(&style.wrapped(&not_shown.to_string(), 0));
     }
-    Some(text)
+    text
 }
 
 /// A value as written on nanoGPT's command line.
@@ -253,8 +309,8 @@ fn argument(value: &Value) -> String {
     }
 }
 
-fn matches(diagnosis: &Diagnosis, style: &Style) -> Option<String> {
-    let matches = &diagnosis.explanation.matches;
+fn matches<R>(explanation: &Explanation<R>, style: &Style) -> Option<String> {
+    let matches = &explanation.matches;
     if matches.is_empty() {
         return None;
     }
@@ -269,8 +325,8 @@ fn matches(diagnosis: &Diagnosis, style: &Style) -> Option<String> {
 }
 
 /// Formats the distribution of the GPU's memory.
-fn arithmetic(diagnosis: &Diagnosis, style: &Style) -> Option<String> {
-    let sums = &diagnosis.explanation.arithmetic;
+fn arithmetic<R>(explanation: &Explanation<R>, style: &Style) -> Option<String> {
+    let sums = &explanation.arithmetic;
     sums.total?;
     let mut text = style.paint(Ink::Heading, "On the GPU") + "\n";
     let others = if sums.context.is_some() { "other processes" } else { "others and CUDA context" };
@@ -305,6 +361,11 @@ Explains an out-of-memory error: which tensor, in which phase, and what to chang
     options: || shown(&flags()),
     takes_settings: true,
     words: Words::Files,
+    subcommands: &[&trainer::NANOCHAT, &trainer::HF],
+    notes: "\
+A text with a command or a log of nanochat, or with a command that names a known Hugging Face
+model, needs no config. Without any, common runs of nanoGPT, nanochat and Hugging Face models are
+compared with the message.",
     exits: &[(0, "the text is read")],
     examples: &[
         "headroom diagnose train.log",

@@ -22,6 +22,7 @@ use headroom_planner::{
     advice::advise,
     link::encode,
     nanogpt::{Format, MAX_SOURCE_BYTES, MAX_SOURCES, Problem, Settings, Severity, Source, recognize, stock},
+    oom::diagnosis::DiagnosisError,
     plan::{Plan, PlanError, plan},
     report::Node,
     session::{Finding, MachineError, Options, ResolvedSession, resolve},
@@ -116,6 +117,9 @@ pub enum Error {
     /// A text has no run of nanochat that Headroom plans.
     #[error(transparent)]
     Launch(#[from] LaunchError),
+    /// A run cannot be planned on the GPU of a message.
+    #[error(transparent)]
+    Diagnosis(#[from] DiagnosisError),
     /// The run has nothing that can be changed.
     #[error("cannot find what fits: the run has no batch size")]
     NothingToFit,

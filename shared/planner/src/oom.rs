@@ -27,5 +27,5 @@ pub use diagnosis::{Diagnosis, diagnose, diagnose_run};
 pub use difference::{Difference, Figure};
 pub use explain::{explain, gpu_of};
 pub use explanation::{Agreement, Arithmetic, Cause, Explanation, Match, MatchingRun, shape};
-pub use message::{Era, Kind, Message, NotOom, Note, Operation, OtherProcess, Phase, PhaseHint, Report, Size};
+pub use message::{Era, Kind, Message, NotOom, Note, Operation, Origin, OtherProcess, Phase, PhaseHint, Report, Size};
 pub use parse::{MAX_INPUT_BYTES, read};

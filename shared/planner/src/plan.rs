@@ -14,6 +14,7 @@ use crate::{
     dtype::Dtype,
     gpt::tensors::TensorTooLarge,
     memory::{
+        allocator::SegmentKind,
         message::{GpuState, out_of_memory},
         program::{Phase, Program},
         simulate::{ByCategory, EventIndex, Failure, Outcome, PhasePeak, simulate},
@@ -252,6 +253,13 @@ fn signed_difference(have: u64, need: u64) -> i64 {
 }
 
 impl<R: RunOnMachine> Plan<R> {
+    /// Whether the run fits with expandable segments.
+    #[must_use]
+    pub fn fits_expandable(&self) -> bool {
+        let capacity = self.request.machine().capacity_bytes();
+        simulate(&self.program, SegmentKind::Expandable, capacity).failure.is_none()
+    }
+
     /// Whether the run fits.
     #[must_use]
     pub fn fit(&self) -> Fit {

@@ -4,6 +4,7 @@ pub mod arguments;
 pub mod fixes;
 pub mod hf;
 pub mod input;
+pub mod launch;
 pub mod nanochat;
 pub mod presets;
 
@@ -77,6 +78,15 @@ impl Run {
         }
     }
 
+    /// The same run with at most `steps` steps.
+    #[must_use]
+    pub(crate) fn with_steps(&self, steps: u64) -> Self {
+        match self {
+            Self::Nanochat(run) => Self::Nanochat(run.with_steps(steps)),
+            Self::Hf(run) => Self::Hf(run.with_steps(steps)),
+        }
+    }
+
     /// Why the run cannot be planned on a GPU, if so.
     fn obstacle(&self, gpu: GpuProperties) -> Option<&'static str> {
         match self {
@@ -93,7 +103,7 @@ impl Run {
     }
 
     /// The kind of segments: that of the machine, unless the trainer itself sets expandable segments.
-    const fn segments(&self, machine: &Machine) -> SegmentKind {
+    pub(crate) const fn segments(&self, machine: &Machine) -> SegmentKind {
         match self {
             Self::Nanochat(_) if nanochat::sets_expandable_segments(machine.torch) => SegmentKind::Expandable,
             Self::Nanochat(_) | Self::Hf(_) => machine.segments,
@@ -183,6 +193,11 @@ impl TrainerRequest {
     pub const fn run(&self) -> &Run {
         &self.run
     }
+
+    /// The run as a program of allocations.
+    pub(crate) fn program(&self) -> Result<Program, TensorTooLarge> {
+        self.run.program(self.machine.gpu())
+    }
 }
 
 impl RunOnMachine for TrainerRequest {
@@ -197,7 +212,7 @@ impl RunOnMachine for TrainerRequest {
 /// [`PlanError::TensorTooLarge`] if a tensor exceeds the memory of every GPU.
 pub fn plan(request: TrainerRequest) -> Result<Plan<TrainerRequest>, PlanError> {
     let gpu = request.machine.gpu();
-    let program = request.run.program(gpu)?;
+    let program = request.program()?;
     Ok(Plan::simulate(request, program, |request, outcome| {
         let Machine { context, other_processes_bytes, .. } = &request.machine;
         Basis::new(request.run.kind(gpu), outcome, context, [*other_processes_bytes; 2])

@@ -3,7 +3,7 @@
 use headroom_planner::{
     oom::{
         Message, PhaseHint,
-        solve::{Search, Solution, headline, not_shown},
+        solve::{FoundRun, Search, Solution, headline, not_shown},
     },
     session::Options,
 };
@@ -65,7 +65,7 @@ pub fn solved(solutions: &[Solution], of: &OpenQuestion, searching: bool) -> Sea
         true => String::new(),
         false => say(&headline(solutions, &of.message, of.has_config)),
     };
-    let exact = solutions.first().is_some_and(Solution::is_exact);
+    let exact = solutions.first().is_some_and(FoundRun::is_exact);
     let not_shown = not_shown(solutions).map_or_else(String::new, |text| say(&text));
     SearchProgress { searching, headline, not_shown, exact, offers: solutions.iter().map(offer).collect() }
 }

@@ -40,14 +40,16 @@ pub struct Arguments {
     pub options: Options,
     /// Whether to print JSON.
     pub json: bool,
+    /// File with the message, for `diagnose` only.
+    pub message: Option<OsString>,
     /// GPUs of the table, for `fit` only.
     pub gpus: Option<Vec<&'static Device>>,
     /// The trainer's command line.
     words: Vec<String>,
     /// Whether `options.gpu` was given.
-    names_gpu: bool,
+    pub names_gpu: bool,
     /// Other words: a file, or a command that starts the trainer.
-    plain: Vec<OsString>,
+    pub plain: Vec<OsString>,
 }
 
 impl PlanArguments for Arguments {
@@ -292,7 +294,7 @@ pub fn remarks(run: &Run, style: &Style) -> String {
 }
 
 /// The largest value of each knob with which the run fits.
-fn what_fits(largest: &[(Knob, Option<u64>)], style: &Style) -> String {
+pub fn what_fits(largest: &[(Knob, Option<u64>)], style: &Style) -> String {
     let mut text = style.paint(Ink::Heading, "Largest value that fits, if nothing else changes") + "\n";
     for (knob, value) in largest {
         let value = value.map_or_else(|| "none".to_owned(), |value| value.to_string());

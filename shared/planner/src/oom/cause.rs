@@ -4,11 +4,7 @@ use super::{
     Message,
     explanation::{Agreement, Arithmetic, Cause, Explanation},
 };
-use crate::{
-    memory::allocator::SegmentKind,
-    plan::{Plan, outlook},
-    session::Options,
-};
+use crate::{plan::RunOnMachine, session::Options};
 use headroom_text::{self as text, Separator, Text};
 use std::cmp::Reverse;
 
@@ -16,7 +12,11 @@ use std::cmp::Reverse;
 const NOTABLE: u64 = 20;
 
 /// Returns the causes of a message from PyTorch's allocator, most important first.
-pub(super) fn causes(message: &Message, explanation: &Explanation, options: &Options) -> Vec<Cause> {
+pub(super) fn causes<R: RunOnMachine>(
+    message: &Message,
+    explanation: &Explanation<R>,
+    options: &Options,
+) -> Vec<Cause> {
     let sums = &explanation.arithmetic;
     let (Some(requested), Some(total)) = (sums.requested, sums.total) else { return vec![] };
     let mut causes: Vec<Cause> = other_process(message, sums, requested, total).into_iter().collect();
@@ -60,22 +60,20 @@ fn is_full(sums: &Arithmetic, total: u64) -> bool {
     sums.allocated.is_some_and(|allocated| allocated / 4 >= total / 5)
 }
 
-fn fragmentation(explanation: &Explanation, options: &Options, requested: u64, total: u64) -> Option<Cause> {
+fn fragmentation<R: RunOnMachine>(
+    explanation: &Explanation<R>,
+    options: &Options,
+    requested: u64,
+    total: u64,
+) -> Option<Cause> {
     if options.expandable_segments {
         return None;
     }
     let is_notable = |bytes: &u64| *bytes > requested && bytes.saturating_mul(NOTABLE) > total;
     let unallocated_bytes = explanation.arithmetic.unallocated.filter(is_notable);
     let agrees = matches!(explanation.agreement, Some(Agreement::Exact | Agreement::Close));
-    let simulated = || explanation.plan.as_ref().is_some_and(|plan| agrees && fits_expandable(plan));
+    let simulated = || explanation.plan.as_ref().is_some_and(|plan| agrees && !plan.fits && plan.fits_expandable());
     (unallocated_bytes.is_some() || simulated()).then_some(Cause::Fragmentation { unallocated_bytes })
-}
-
-/// Returns whether a run that fails would fit with expandable segments.
-fn fits_expandable(plan: &Plan) -> bool {
-    let mut expandable = plan.request.clone();
-    expandable.machine.segments = SegmentKind::Expandable;
-    !plan.fits && outlook(&expandable).fits
 }
 
 /// Returns the opening sentence about another process.

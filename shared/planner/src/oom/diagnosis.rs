@@ -2,25 +2,32 @@
 
 #[cfg(test)]
 mod tests;
+mod trainer;
 
 use serde_json::{Map, Value as Json};
 
 use super::{
-    Agreement, Explanation, Message, Report,
+    Agreement, Arithmetic, Explanation, Message, Report,
     explain::{as_in_message, explain},
     read,
-    solve::{Search, Solution, source_of},
+    solve::{FoundRun, OfTrainers, Search, Solution, TrainerSearch, source_of},
+    words,
 };
 use crate::{
     advice::{Advice, advise},
     nanogpt::{PastedConfig, PastedKind, Source, defaults, from_pasted_text},
-    plan::{Plan, plan},
+    plan::{Plan, RunOnMachine, plan},
     session::{Options, ResolvedSession, resolve},
+    trainers::{self, fixes::TrainerFix},
 };
 use headroom_text::Table;
+pub use trainer::{DiagnosisError, TrainerDiagnosis, diagnose_trainer};
 
 /// Version of the JSON schema.
 pub const SCHEMA: u32 = 1;
+
+/// Name of nanoGPT as a trainer in JSON.
+const NANOGPT: &str = "nanogpt";
 
 /// Result of a diagnosis.
 #[derive(Clone, Debug)]
@@ -42,6 +49,8 @@ pub struct Diagnosis {
     pub solutions: Vec<Solution>,
     /// Plan of the first exact solution; the advice is based on it.
     pub solved: Option<Plan>,
+    /// Common runs of other trainers that print this message.
+    pub of_trainers: OfTrainers,
 }
 
 /// Diagnoses a text.
@@ -60,33 +69,67 @@ pub fn diagnose(text: &str, given: &[Source], options: &Options, names_gpu: bool
 #[must_use]
 pub fn diagnose_run(text: &str, sources: &[Source], options: &Options, names_gpu: bool) -> Diagnosis {
     let report = read(text);
+    let found = explained(&report, options, names_gpu, |message, options| {
+        let resolved = (!sources.is_empty()).then(|| resolve(sources, options));
+        let request = resolved.as_ref().and_then(|resolved| resolved.request.clone());
+        (explain(message, || plan(request?).ok()), resolved)
+    });
+    let Explained { explanation, options, run: resolved, is_last } = found;
+    let advice = match (&resolved, &explanation.plan) {
+        (Some(resolved), Some(plan)) => advise(&resolved.settings, &options, plan),
+        _ => Advice::default(),
+    };
+    Diagnosis {
+        report,
+        explanation,
+        explains_last: is_last,
+        advice,
+        resolved,
+        options,
+        solutions: vec![],
+        solved: None,
+        of_trainers: OfTrainers::default(),
+    }
+}
+
+/// The explanation of a report's message.
+struct Explained<R, T> {
+    explanation: Explanation<R>,
+    /// GPU and environment as described by the message.
+    options: Options,
+    run: T,
+    /// Whether the explanation is of the last message instead of the first.
+    is_last: bool,
+}
+
+/// Explains the first message of a report, or the last one if only that agrees with the run. `of` explains a message on
+/// the GPU of the options.
+fn explained<R: RunOnMachine, T>(
+    report: &Report,
+    options: &Options,
+    names_gpu: bool,
+    of: impl Fn(Option<&Message>, &Options) -> (Explanation<R>, T),
+) -> Explained<R, T> {
     let of = |message: Option<&Message>| {
         let mut options = options.clone();
         if let Some(message) = message {
             as_in_message(&mut options, message, names_gpu);
         }
-        let resolved = (!sources.is_empty()).then(|| resolve(sources, &options));
-        let request = resolved.as_ref().and_then(|resolved| resolved.request.clone());
-        (explain(message, request), resolved, options)
+        let (explanation, run) = of(message, &options);
+        Explained { explanation, options, run, is_last: false }
     };
     let mut found = of(report.first.as_ref());
     // The first message is usually the cause. If it does not agree with the config, the last message may.
-    let mut explains_last = false;
-    if found.0.agreement == Some(Agreement::None) && report.last != report.first {
+    if found.explanation.agreement == Some(Agreement::None) && report.last != report.first {
         let last = of(report.last.as_ref());
-        if matches!(last.0.agreement, Some(Agreement::Exact | Agreement::Close)) {
-            (found, explains_last) = (last, true);
+        if matches!(last.explanation.agreement, Some(Agreement::Exact | Agreement::Close)) {
+            found = Explained { is_last: true, ..last };
         }
     }
-    let (mut explanation, resolved, options) = found;
-    let message = if explains_last { report.last.as_ref() } else { report.first.as_ref() };
-    super::words::add_circumstances(&mut explanation, message, &options);
-    super::words::add_traceback(&mut explanation, &report);
-    let advice = match (&resolved, &explanation.plan) {
-        (Some(resolved), Some(plan)) => advise(&resolved.settings, &options, plan),
-        _ => Advice::default(),
-    };
-    Diagnosis { report, explanation, explains_last, advice, resolved, options, solutions: vec![], solved: None }
+    let message = if found.is_last { report.last.as_ref() } else { report.first.as_ref() };
+    words::add_circumstances(&mut found.explanation, message, &found.options);
+    words::add_traceback(&mut found.explanation, report);
+    found
 }
 
 /// Extracts the run's config from the text: nanoGPT's printed overrides, a command, or pasted config lines. Logs are
@@ -166,32 +209,21 @@ impl Diagnosis {
     /// Returns the JSON contract's document, with sentences in the language of `table`.
     #[must_use]
     pub fn json(&self, table: &Table) -> Json {
-        let message = self.message();
-        let figure =
-            |read: fn(&Message) -> Option<super::Size>| Json::from(message.and_then(read).map(|size| size.bytes));
-        let mut document = Map::new();
-        let mut put = |key: &str, value: Json| document.insert(key.to_owned(), value);
-        put("schema", Json::from(SCHEMA));
-        put("kind", Json::from(message.map_or("not_oom", |message| message.kind.name())));
-        put("requested_bytes", figure(|message| message.requested));
-        put("total_bytes", figure(|message| message.total));
-        put("free_bytes", figure(|message| message.free));
-        put("process_bytes", figure(|message| message.process));
-        put("allocated_bytes", figure(|message| message.allocated));
-        put("reserved_bytes", figure(|message| message.reserved));
-        put("gpu_index", Json::from(message.and_then(|message| message.gpu_index)));
-        put("rank", Json::from(message.and_then(|message| message.rank)));
-        // Listed as printed. The sum next to it excludes this process.
-        let others: Vec<Json> =
-            message.into_iter().flat_map(|message| &message.other_processes).map(other_json).collect();
-        put("other_processes", Json::Array(others));
-        put("other_processes_bytes", Json::from(self.other_processes_bytes()));
-        put("matches", Json::Array(self.explanation.matches.iter().map(super::Match::json).collect()));
-        put("differences", Json::Array(self.explanation.differences.iter().map(super::Difference::json).collect()));
-        put("causes", Json::Array(self.explanation.causes.iter().map(|cause| Json::from(cause.name())).collect()));
-        put("explanation", Json::from(table.say(&self.explanation.text)));
-        put("solutions", Json::Array(self.solutions.iter().map(|solution| solution.json(table)).collect()));
-        put("fixes", Json::Array(self.advice.fixes.iter().map(|fix| fix.json(table)).collect()));
+        let trainer = match (&self.resolved, self.of_trainers.exact(), self.report.phase_hint.origin) {
+            (None, Some(solution), _) => Some(solution.input.trainer.name()),
+            (None, None, Some(origin)) => Some(origin.trainer().name()),
+            (None, None, None) if !self.solutions.first().is_some_and(Solution::is_exact) => None,
+            _ => Some(NANOGPT),
+        };
+        let mut document = document(self.message(), &self.explanation, trainer, table);
+        let of_nanogpt = self.solutions.iter().map(|solution| solution.json(table));
+        let solutions = of_nanogpt.chain(self.of_trainers.solutions.iter().map(|solution| solution.json(table)));
+        document.insert("solutions".to_owned(), Json::Array(solutions.collect()));
+        let fixes = match &self.of_trainers.advice {
+            Some((_, advice)) => advice.fixes.iter().map(TrainerFix::json).collect(),
+            None => self.advice.fixes.iter().map(|fix| fix.json(table)).collect(),
+        };
+        document.insert("fixes".to_owned(), Json::Array(fixes));
         Json::Object(document)
     }
 
@@ -213,7 +245,13 @@ impl Diagnosis {
     /// Searches for the run if none is known that agrees. Without a config, the advice is for the first exact solution.
     pub fn solve(&mut self) {
         let Some(search) = self.search() else { return };
-        self.solutions = search.finish();
+        // A traceback that names a trainer excludes nanoGPT.
+        if self.report.phase_hint.origin.is_none() {
+            self.solutions = search.finish();
+        }
+        if !self.solutions.first().is_some_and(Solution::is_exact) {
+            self.solve_trainers();
+        }
         if self.resolved.is_some() {
             return;
         }
@@ -222,6 +260,27 @@ impl Diagnosis {
         let planned = resolved.request.clone().and_then(|request| plan(request).ok());
         self.advice = planned.as_ref().map(|plan| advise(&resolved.settings, &first.options, plan)).unwrap_or_default();
         self.solved = planned;
+    }
+
+    /// Starts a search among the runs of other trainers.
+    #[must_use]
+    pub fn search_trainers(&self) -> Option<TrainerSearch> {
+        let message = self.message().filter(|_| self.is_unsolved())?;
+        TrainerSearch::new(message, self.report.phase_hint, &self.options)
+    }
+
+    /// Searches the runs of other trainers. Near runs of nanoGPT are dropped for an exact one.
+    fn solve_trainers(&mut self) {
+        let Some(search) = self.search_trainers() else { return };
+        self.of_trainers.solutions = search.finish();
+        let Some(exact) = self.of_trainers.exact() else { return };
+        self.solutions.clear();
+        if self.resolved.is_none() {
+            self.of_trainers.advice = exact.plan().map(|plan| {
+                let advice = trainers::fixes::advise(&plan);
+                (plan, advice)
+            });
+        }
     }
 
     /// Returns whether the fixes are for a run that does not match the message and does not fit either.
@@ -248,12 +307,48 @@ impl Diagnosis {
     /// processes.
     #[must_use]
     pub fn other_processes_bytes(&self) -> Option<u64> {
-        let message = self.message()?;
-        let knows_itself = message.process.is_some() || message.own_process.is_some();
-        let by_sums = self.explanation.arithmetic.others.filter(|_| knows_itself);
-        let listed = message.others().map(|other| other.bytes.bytes).fold(0_u64, u64::saturating_add);
-        by_sums.or_else(|| (listed > 0).then_some(listed))
+        other_processes_bytes(self.message()?, &self.explanation.arithmetic)
     }
+}
+
+fn other_processes_bytes(message: &Message, arithmetic: &Arithmetic) -> Option<u64> {
+    let knows_itself = message.process.is_some() || message.own_process.is_some();
+    let by_sums = arithmetic.others.filter(|_| knows_itself);
+    let listed = message.others().map(|other| other.bytes.bytes).fold(0_u64, u64::saturating_add);
+    by_sums.or_else(|| (listed > 0).then_some(listed))
+}
+
+/// Returns the fields of the JSON contract that describe a message and its explanation.
+fn document<R>(
+    message: Option<&Message>,
+    explanation: &Explanation<R>,
+    trainer: Option<&str>,
+    table: &Table,
+) -> Map<String, Json> {
+    let figure = |read: fn(&Message) -> Option<super::Size>| Json::from(message.and_then(read).map(|size| size.bytes));
+    let mut document = Map::new();
+    let mut put = |key: &str, value: Json| document.insert(key.to_owned(), value);
+    put("schema", Json::from(SCHEMA));
+    put("kind", Json::from(message.map_or("not_oom", |message| message.kind.name())));
+    put("trainer", Json::from(trainer));
+    put("requested_bytes", figure(|message| message.requested));
+    put("total_bytes", figure(|message| message.total));
+    put("free_bytes", figure(|message| message.free));
+    put("process_bytes", figure(|message| message.process));
+    put("allocated_bytes", figure(|message| message.allocated));
+    put("reserved_bytes", figure(|message| message.reserved));
+    put("gpu_index", Json::from(message.and_then(|message| message.gpu_index)));
+    put("rank", Json::from(message.and_then(|message| message.rank)));
+    // Listed as printed. The sum next to it excludes this process.
+    let others: Vec<Json> = message.into_iter().flat_map(|message| &message.other_processes).map(other_json).collect();
+    put("other_processes", Json::Array(others));
+    let others_bytes = message.and_then(|message| other_processes_bytes(message, &explanation.arithmetic));
+    put("other_processes_bytes", Json::from(others_bytes));
+    put("matches", Json::Array(explanation.matches.iter().map(super::Match::json).collect()));
+    put("differences", Json::Array(explanation.differences.iter().map(super::Difference::json).collect()));
+    put("causes", Json::Array(explanation.causes.iter().map(|cause| Json::from(cause.name())).collect()));
+    put("explanation", Json::from(table.say(&explanation.text)));
+    document
 }
 
 fn other_json(other: &super::OtherProcess) -> Json {

@@ -5,7 +5,10 @@ use std::cell::Cell;
 use serde_json::{Map, Value as Json};
 
 use super::Message;
-use crate::{memory::allocator::segment_bytes, plan::Plan};
+use crate::{
+    memory::allocator::segment_bytes,
+    plan::{Plan, RunOnMachine},
+};
 use headroom_text::{self as text, Text};
 
 /// A figure that differs between the message and the run.
@@ -55,7 +58,7 @@ impl Difference {
 }
 
 /// Returns the figures of the message that exceed the run's maxima.
-pub(super) fn differences(message: &Message, plan: &Plan) -> Vec<Difference> {
+pub(super) fn differences<R: RunOnMachine>(message: &Message, plan: &Plan<R>) -> Vec<Difference> {
     let largest = Cell::new(0);
     let see = |bytes: u64| {
         largest.set(bytes.max(largest.get()));

@@ -10,8 +10,7 @@ use super::{
 use crate::{
     hardware::{Device, devices},
     memory::allocator::segment_bytes,
-    plan::{Plan, plan},
-    request::Request,
+    plan::{Plan, RunOnMachine},
     session::Options,
 };
 use headroom_text::{self as text, Text};
@@ -19,9 +18,12 @@ use headroom_text::{self as text, Text};
 /// Divisor of the allocated bytes: a difference of at most this share counts as close.
 const CLOSE: u64 = 33;
 
-/// Explains a message. `asked` is the run, if its config is known, on the GPU that the message describes.
+/// Explains a message. `planned` plans the run, if its config is known, on the GPU that the message describes.
 #[must_use]
-pub fn explain(message: Option<&Message>, asked: Option<Request>) -> Explanation {
+pub fn explain<R: RunOnMachine>(
+    message: Option<&Message>,
+    planned: impl FnOnce() -> Option<Plan<R>>,
+) -> Explanation<R> {
     let Some(message) = message else {
         return without_plan(vec![], text::NO_OOM.into(), Arithmetic::default());
     };
@@ -33,13 +35,13 @@ pub fn explain(message: Option<&Message>, asked: Option<Request>) -> Explanation
         let text = if message.notes.contains(&Note::MoreThanExabyte) { text::NEGATIVE_SIZE } else { text::CUT_OFF };
         return without_plan(vec![], text.into(), arithmetic);
     };
-    match asked.and_then(|asked| plan(asked).ok()) {
+    match planned() {
         Some(plan) => simulated(message, requested, plan, arithmetic),
         None => guessed(requested, arithmetic),
     }
 }
 
-fn without_plan(matches: Vec<Match>, text: Text, arithmetic: Arithmetic) -> Explanation {
+fn without_plan<R>(matches: Vec<Match>, text: Text, arithmetic: Arithmetic) -> Explanation<R> {
     Explanation {
         matches,
         agreement: None,
@@ -83,7 +85,12 @@ pub(super) fn is_close(bytes: u64, size: Size) -> bool {
     bytes.abs_diff(size.bytes) <= size.bytes / CLOSE
 }
 
-fn simulated(message: &Message, requested: Size, plan: Plan, arithmetic: Arithmetic) -> Explanation {
+fn simulated<R: RunOnMachine>(
+    message: &Message,
+    requested: Size,
+    plan: Plan<R>,
+    arithmetic: Arithmetic,
+) -> Explanation<R> {
     let mut matches: Vec<Match> = Vec::new();
     let mut agreement = Agreement::None;
     if let Some(oom) = &plan.oom
@@ -133,7 +140,7 @@ fn simulated(message: &Message, requested: Size, plan: Plan, arithmetic: Arithme
     }
 }
 
-fn guessed(requested: Size, arithmetic: Arithmetic) -> Explanation {
+fn guessed<R>(requested: Size, arithmetic: Arithmetic) -> Explanation<R> {
     let guesses = guesses(requested);
     let text = super::words::guessed(requested, &guesses);
     let matches = guesses.into_iter().map(TensorGuess::into_match).collect();

@@ -3,7 +3,12 @@
 use serde_json::{Map, Value as Json};
 
 use super::{Difference, Message, Size};
-use crate::{dtype::Dtype, gpt::presets::GPT2_FAMILY, memory::program::Phase, plan::Plan};
+use crate::{
+    dtype::Dtype,
+    gpt::presets::GPT2_FAMILY,
+    memory::program::Phase,
+    plan::{Plan, Request},
+};
 use headroom_text::{Text, decimal};
 
 /// Maximum number of tensors listed.
@@ -142,9 +147,9 @@ impl Arithmetic {
     }
 }
 
-/// Explanation of a message.
+/// Explanation of a message. `R` is the request of the run.
 #[derive(Clone, Debug)]
-pub struct Explanation {
+pub struct Explanation<R = Request> {
     /// Tensors that the message may refer to, most probable first.
     pub matches: Vec<Match>,
     /// Agreement of the best match; `None` without a config.
@@ -160,7 +165,7 @@ pub struct Explanation {
     /// Causes of the failure, most important first. Empty if the message has no figures.
     pub causes: Vec<Cause>,
     /// Plan of the run on this GPU, if a config is known.
-    pub plan: Option<Plan>,
+    pub plan: Option<Plan<R>>,
 }
 
 /// A cause of the failure, with the figures from the message.

@@ -2,7 +2,10 @@
 
 use serde::Serialize;
 
-use crate::memory::{message::TorchVersion, simulate::Failure};
+use crate::{
+    memory::{message::TorchVersion, simulate::Failure},
+    trainers::input::Trainer,
+};
 
 /// Program or library that printed the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -210,6 +213,41 @@ pub enum Operation {
     PinMemory,
 }
 
+/// Program whose code a traceback names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Origin {
+    /// nanochat.
+    Nanochat,
+    /// transformers.
+    Transformers {
+        /// `model_type` of the model, if a frame is in its code.
+        model_type: Option<&'static str>,
+        /// Whether a frame is in PEFT.
+        peft: bool,
+    },
+}
+
+impl Origin {
+    /// Returns the program with the model, as in `transformers (qwen2, PEFT)`.
+    #[must_use]
+    pub fn program(self) -> String {
+        let Self::Transformers { model_type, peft } = self else { return "nanochat".to_owned() };
+        let details: Vec<&str> = model_type.into_iter().chain(peft.then_some("PEFT")).collect();
+        let details = if details.is_empty() { String::new() } else { format!(" ({})", details.join(", ")) };
+        format!("transformers{details}")
+    }
+
+    /// Returns the trainer.
+    #[must_use]
+    pub const fn trainer(self) -> Trainer {
+        match self {
+            Self::Nanochat => Trainer::Nanochat,
+            Self::Transformers { .. } => Trainer::Hf,
+        }
+    }
+}
+
 /// Location in the run, derived from a traceback.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PhaseHint {
@@ -221,6 +259,8 @@ pub struct PhaseHint {
     pub compiled: bool,
     /// Whether activation checkpointing was on.
     pub checkpointing: bool,
+    /// Program whose code was running, if it is not nanoGPT.
+    pub origin: Option<Origin>,
 }
 
 /// Result of searching a text for messages.

@@ -1,6 +1,6 @@
 //! Builds a report from a text: selects the parts to read and the positions that are messages.
 
-use super::message::{Era, Kind, Message, Note, Operation, Phase, PhaseHint, Report};
+use super::message::{Era, Kind, Message, Note, Operation, Origin, Phase, PhaseHint, Report};
 use super::reader::{Window, cleaned};
 use super::scan::{Frame, Frames, MessageForm, MessagePosition, Places, Scan};
 use super::{others, pytorch};
@@ -181,5 +181,26 @@ fn phase_hint(frames: Frames) -> PhaseHint {
         operation,
         compiled: frames.has(Frame::Inductor),
         checkpointing: frames.has(Frame::Checkpointing),
+        origin: origin(frames),
+    }
+}
+
+/// Returns the program that a frame's path names.
+fn origin(frames: Frames) -> Option<Origin> {
+    const FAMILIES: [(Frame, &str); 8] = [
+        (Frame::Gemma2, "gemma2"),
+        (Frame::Gemma3, "gemma3_text"),
+        (Frame::Gpt2, "gpt2"),
+        (Frame::Llama, "llama"),
+        (Frame::Mistral, "mistral"),
+        (Frame::Qwen2, "qwen2"),
+        (Frame::Qwen3, "qwen3"),
+        (Frame::SmolLm3, "smollm3"),
+    ];
+    let model_type = FAMILIES.iter().find(|(frame, _)| frames.has(*frame)).map(|(_, name)| *name);
+    let transformers = Origin::Transformers { model_type, peft: frames.has(Frame::Peft) };
+    match frames.has(Frame::Nanochat) {
+        true => Some(Origin::Nanochat),
+        false => (model_type.is_some() || frames.has(Frame::Transformers)).then_some(transformers),
     }
 }

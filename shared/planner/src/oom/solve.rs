@@ -6,23 +6,16 @@
 mod candidate;
 mod filter;
 mod solution;
+mod target;
 #[cfg(test)]
 mod tests;
+mod trainer;
 
-use super::{
-    Kind, Message, PhaseHint,
-    explain::{as_in_message, is_close},
-    explanation::MAX_MATCHES,
-    words,
-};
+use super::{Kind, Message, PhaseHint, explain::as_in_message, explanation::MAX_MATCHES};
 use crate::{
     dtype::Dtype,
     gpt::tensors::TensorId,
-    memory::{
-        message::TorchVersion,
-        program::Phase,
-        simulate::{Failure, simulate},
-    },
+    memory::{message::TorchVersion, program::Phase, simulate::simulate},
     nanogpt::{Value, defaults},
     session::{Options, resolve},
     train_config::Attention,
@@ -31,26 +24,20 @@ use candidate::Candidate;
 use filter::Filter;
 use headroom_text::{self as text, Text};
 pub(super) use solution::source_of;
-pub use solution::{Figures, Solution, headline, missing_figures, not_shown};
+pub use solution::{Figures, FoundRun, Solution, headline, missing_figures, not_shown};
+use target::{Agreement, Target};
+pub use trainer::{OfTrainers, TrainerSearch, TrainerSolution};
 
 /// Maximum number of simulations: about 0.2 s of a browser's time.
 const MAX_SIMULATIONS: u32 = 800;
 /// First version of PyTorch with expandable segments.
 const FIRST_EXPANDABLE: TorchVersion = TorchVersion::new(2, 1);
-/// Minimum size of a request that can be matched exactly. Smaller requests depend on a few MiB of capacity, and so on
-/// the rounding of the figures.
-const LARGE_REQUEST_BYTES: u64 = 128 << 20;
-
 /// A search in progress.
 #[derive(Debug)]
 pub struct Search {
-    message: Message,
-    hint: PhaseHint,
+    target: Target,
     /// GPU and environment as described by the message.
     options: Options,
-    /// Memory available to PyTorch on that GPU, in bytes: the midpoint and both ends of the range that the figures
-    /// allow.
-    capacities: [u64; 3],
     usual_dtype: Dtype,
     /// Segments of the allocator to try, most common first: whether they are expandable.
     segments: &'static [bool],
@@ -77,13 +64,8 @@ impl Search {
         let usual_dtype = base.train.dtype;
         let reaches = |first| message.era.and_then(|era| era.last).is_none_or(|last| last >= first);
         let can_compile = reaches(TorchVersion::new(2, 0));
-        let capacity = base.machine.capacity_bytes();
-        let error =
-            [message.free, message.reserved].into_iter().flatten().map(|size| size.resolution_bytes).sum::<u64>() / 2;
         Some(Self {
-            message: message.clone(),
-            hint,
-            capacities: [capacity, capacity.saturating_sub(error), capacity.saturating_add(error)],
+            target: Target::new(message, hint, base.machine.capacity_bytes()),
             usual_dtype,
             segments: match options.expandable_segments {
                 true => &[true],
@@ -143,7 +125,8 @@ impl Search {
 
     /// Simulates a candidate with nanoGPT's defaults, and with less common options if the result is close.
     fn try_variants(&mut self, candidate: Candidate) {
-        let is_old = self.message.era.is_some_and(|era| era.last.is_some_and(|last| last <= TorchVersion::new(2, 0)));
+        let is_old =
+            self.target.message.era.is_some_and(|era| era.last.is_some_and(|last| last <= TorchVersion::new(2, 0)));
         let math_attention: &[bool] = if is_old && !candidate.compile { &[false, true] } else { &[false] };
         for &expandable in self.segments {
             for &math_attention in math_attention {
@@ -221,9 +204,9 @@ impl Search {
             keys.push((*name, other));
             let Some(request) = resolve(&[source_of(&keys)], &found.options).request else { return false };
             let Ok(program) = request.program() else { return false };
-            self.capacities.iter().any(|capacity| {
+            self.target.capacities.iter().any(|capacity| {
                 let failure = simulate(&program, request.machine.segments, *capacity).failure;
-                matches!(failure.and_then(|failure| self.agreement(&failure)),
+                matches!(failure.and_then(|failure| self.target.agreement(&failure)),
                     Some(Agreement::Printed { exact, .. }) if exact || !found.is_exact())
             })
         };
@@ -247,13 +230,13 @@ impl Search {
         }
         let Ok(program) = request.program() else { return Outcome::Other };
         let mut best = Outcome::Other;
-        let is_large = self.message.requested.is_some_and(|size| size.bytes >= LARGE_REQUEST_BYTES);
-        for capacity in self.capacities {
+        for capacity in self.target.capacities {
             self.n_simulated += 1;
             let failure = simulate(&program, request.machine.segments, capacity).failure;
-            let Some((failure, agreement)) = failure.and_then(|failure| Some((failure, self.agreement(&failure)?)))
+            let Some((failure, agreement)) =
+                failure.and_then(|failure| Some((failure, self.target.agreement(&failure)?)))
             else {
-                match is_large {
+                match self.target.is_large() {
                     true => break,
                     false => continue,
                 }
@@ -282,24 +265,6 @@ impl Search {
         }
         best
     }
-
-    /// Compares a failure with the message. Returns `None` if its size or its phase differs.
-    fn agreement(&self, failure: &Failure) -> Option<Agreement> {
-        let message = &self.message;
-        if !message.requested?.is_printed_for(failure.request.segment_bytes) || !self.is_where_traceback_is(failure) {
-            return None;
-        }
-        let allocated = message.allocated?;
-        if !allocated.is_printed_for(failure.allocated_bytes) {
-            return is_close(failure.allocated_bytes, allocated).then_some(Agreement::Close);
-        }
-        let (reserved_difference_bytes, exact) = message.reserved_difference(failure)?;
-        Some(Agreement::Printed { exact, reserved_difference_bytes })
-    }
-
-    fn is_where_traceback_is(&self, failure: &Failure) -> bool {
-        self.hint.phase.and_then(words::place).is_none_or(|(_, phases)| phases.contains(&failure.phase))
-    }
 }
 
 /// Returns the difference of a near solution from the printed reserved memory, in bytes.
@@ -317,14 +282,6 @@ fn same_batch(known: &Solution, candidate: &Candidate) -> bool {
     let mut of_known = known.keys.iter().filter(|(key, _)| differs(key));
     let mut of_candidate = keys.iter().filter(|(key, _)| differs(key));
     of_known.by_ref().eq(of_candidate.by_ref())
-}
-
-/// Agreement between a failure and the message.
-enum Agreement {
-    /// The requested and allocated figures print the same; `exact` if the reserved figure does too.
-    Printed { exact: bool, reserved_difference_bytes: u64 },
-    /// The size is the same, and the allocated figure is close.
-    Close,
 }
 
 /// Result of simulating a candidate.

@@ -123,6 +123,7 @@ fn golden_messages() {
         let hint = report.phase_hint;
         assert_eq!(hint.phase.map(|phase| format!("{phase:?}")).as_deref(), entry.field("phase"), "{source}");
         assert_eq!(hint.operation.map(|at| format!("{at:?}")).as_deref(), entry.field("operation"), "{source}");
+        assert_eq!(hint.origin.map(Origin::program).as_deref(), entry.field("program"), "{source}");
         message.notes.clone_from(&first.notes);
         message.not_oom = first.not_oom;
         message.text.clone_from(&first.text);

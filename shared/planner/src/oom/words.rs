@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     memory::{allocator::segment_bytes, message::TorchVersion, program::Phase},
-    plan::Plan,
+    plan::{Plan, RunOnMachine},
     session::Options,
 };
 use headroom_text::{self as text, Key, Part, Text, units::MIB};
@@ -19,9 +19,9 @@ fn tensor(found: &Match) -> Text {
     text::tensor(found.tensor.clone(), shape(&found.shape), found.dtype.name())
 }
 
-pub(super) fn simulated(
+pub(super) fn simulated<R: RunOnMachine>(
     message: &Message,
-    plan: &Plan,
+    plan: &Plan<R>,
     agreement: Agreement,
     reserved_agrees: bool,
     matches: &[Match],
@@ -70,7 +70,7 @@ pub(super) fn simulated(
 }
 
 /// Returns the largest live tensors at the failure.
-fn largest(plan: &Plan) -> Part {
+fn largest<R: RunOnMachine>(plan: &Plan<R>) -> Part {
     let mut live = plan.failure.map(|failure| plan.live_at(failure.moment)).unwrap_or_default();
     let mut next = || {
         // Only two are named, so no sort is necessary.
@@ -150,7 +150,11 @@ const fn not_oom(what: Option<NotOom>) -> Key {
 }
 
 /// Adds what the message's figures show besides the tensor.
-pub(super) fn add_circumstances(explanation: &mut Explanation, message: Option<&Message>, options: &Options) {
+pub(super) fn add_circumstances<R: RunOnMachine>(
+    explanation: &mut Explanation<R>,
+    message: Option<&Message>,
+    options: &Options,
+) {
     let Some(message) = message else { return };
     let Some(requested) = message.requested else { return };
     let sums = explanation.arithmetic;
@@ -189,8 +193,11 @@ pub(super) fn add_circumstances(explanation: &mut Explanation, message: Option<&
 }
 
 /// Adds where in the run the traceback was, and whether part of the text was skipped.
-pub(super) fn add_traceback(explanation: &mut Explanation, report: &Report) {
+pub(super) fn add_traceback<R>(explanation: &mut Explanation<R>, report: &Report) {
     let mut add = |more: Text| explanation.text = text::two_sentences(explanation.text.clone(), more);
+    if let Some(origin) = report.phase_hint.origin {
+        add(text::traceback_of(origin.program()));
+    }
     if let Some((place, phases)) = report.phase_hint.phase.and_then(place) {
         let found = explanation.matches.first().and_then(|best| best.phase);
         match (&explanation.plan, found) {

@@ -210,6 +210,12 @@ impl Run {
         moves(self, gpu.compute_capability.major >= 8, smaller)
     }
 
+    pub(super) fn with_steps(&self, steps: u64) -> Self {
+        let mut run = self.clone();
+        run.args.steps = run.args.steps.min(steps);
+        run
+    }
+
     /// Remarks on the figures.
     pub(super) fn remarks(&self) -> Vec<&'static str> {
         let Args { quantization, checkpointing, optimizer, lora, .. } = &self.args;

@@ -160,6 +160,12 @@ impl Run {
         self.with_options(&[(key, value.to_string())])
     }
 
+    pub(super) fn with_steps(&self, steps: u64) -> Self {
+        let mut run = self.clone();
+        run.lengths.num_iterations = run.lengths.num_iterations.min(steps);
+        run
+    }
+
     pub(super) fn with_options(&self, options: &[(&'static str, String)]) -> Option<Self> {
         Self::new(self.values.with(options)).ok()
     }

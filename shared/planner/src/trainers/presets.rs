@@ -19,6 +19,14 @@ impl Preset {
     pub fn config(&self) -> Value {
         serde_json::from_str(self.config).unwrap_or_default()
     }
+
+    /// The model with another number of layers.
+    pub(crate) fn config_with_layers(&self, layers: u64) -> Value {
+        let mut config = self.config();
+        let key = if config.get("n_layer").is_some() { "n_layer" } else { "num_hidden_layers" };
+        config[key] = layers.into();
+        config
+    }
 }
 
 /// The preset of a name, with or without the organisation, in any case.

@@ -104,11 +104,11 @@ fn json_has_the_names_of_the_contract() {
     assert_eq!(
         names.join(" "),
         "allocated_bytes causes differences explanation fixes free_bytes gpu_index kind matches other_processes other_processes_bytes \
-         process_bytes rank requested_bytes reserved_bytes schema solutions total_bytes"
+         process_bytes rank requested_bytes reserved_bytes schema solutions total_bytes trainer"
     );
     assert_eq!(
-        (&json["kind"], &json["gpu_index"], &json["rank"]),
-        (&Json::from("pytorch"), &Json::from(0), &Json::Null)
+        (&json["kind"], &json["trainer"], &json["gpu_index"], &json["rank"]),
+        (&Json::from("pytorch"), &Json::from("nanogpt"), &Json::from(0), &Json::Null)
     );
     let match_names: Vec<&str> = json["matches"][0].as_object().expect("a match").keys().map(String::as_str).collect();
     assert_eq!(match_names.join(" "), "dtype exact phase shape tensor");

@@ -46,7 +46,7 @@ pub enum Figures {
 
 impl Figures {
     /// Returns the name in the JSON contract.
-    const fn name(self) -> &'static str {
+    pub(super) const fn name(self) -> &'static str {
         match self {
             Self::All => "all",
             Self::Allocated { .. } => "requested_and_allocated",
@@ -56,23 +56,6 @@ impl Figures {
 }
 
 impl Solution {
-    /// Returns whether the run reproduces every printed figure.
-    #[must_use]
-    pub fn is_exact(&self) -> bool {
-        self.figures == Figures::All
-    }
-
-    /// Returns the description, with the difference from the message if there is one. `size` formats bytes.
-    #[must_use]
-    pub fn described(&self, size: impl FnOnce(u64) -> String) -> Text {
-        match self.figures {
-            Figures::Allocated { reserved_difference_bytes } => {
-                text::near_run(self.text.clone(), size(reserved_difference_bytes))
-            }
-            Figures::All | Figures::Requested => self.text.clone(),
-        }
-    }
-
     /// Returns the keys as a config file, one per line.
     #[must_use]
     pub fn config(&self) -> String {
@@ -139,17 +122,58 @@ pub fn missing_figures(message: &Message) -> Option<Text> {
     missing.reduce(text::lacks_and)
 }
 
+/// A run that a search found.
+pub trait FoundRun {
+    /// Figures of the message that the run reproduces.
+    fn figures(&self) -> Figures;
+
+    /// Short description of the run.
+    fn text(&self) -> &Text;
+
+    /// Names of the settings that the message does not show.
+    fn assumed(&self) -> Vec<&'static str>;
+
+    /// Whether the run reproduces every printed figure.
+    fn is_exact(&self) -> bool {
+        self.figures() == Figures::All
+    }
+
+    /// The description, with the difference from the message if there is one. `size` formats bytes.
+    fn described(&self, size: impl FnOnce(u64) -> String) -> Text {
+        match self.figures() {
+            Figures::Allocated { reserved_difference_bytes } => {
+                text::near_run(self.text().clone(), size(reserved_difference_bytes))
+            }
+            Figures::All | Figures::Requested => self.text().clone(),
+        }
+    }
+}
+
+impl FoundRun for Solution {
+    fn figures(&self) -> Figures {
+        self.figures
+    }
+
+    fn text(&self) -> &Text {
+        &self.text
+    }
+
+    fn assumed(&self) -> Vec<&'static str> {
+        self.assumed.iter().map(|(name, _)| *name).collect()
+    }
+}
+
 /// Returns the sentence above the solutions of a message. `message` is the one that was searched. `has_config` is true
 /// if a config is known and its run does not agree with the message.
 #[must_use]
-pub fn headline(solutions: &[Solution], message: &Message, has_config: bool) -> Text {
+pub fn headline<S: FoundRun>(solutions: &[S], message: &Message, has_config: bool) -> Text {
     match (solutions, missing_figures(message)) {
         ([], Some(missing)) if has_config => text::unsolved_lacks_with_config(missing),
         ([], Some(missing)) => text::unsolved_lacks(missing),
         ([], None) if has_config => text::NO_COMMON_RUN_EITHER.into(),
         ([], None) => text::CONFIG_SAYS_MORE.into(),
-        ([first, ..], Some(missing)) if first.figures == Figures::Requested => text::solved_by_size(missing),
-        ([only], _) if only.is_exact() => text::solved_one(only.text.clone()),
+        ([first, ..], Some(missing)) if first.figures() == Figures::Requested => text::solved_by_size(missing),
+        ([only], _) if only.is_exact() => text::solved_one(only.text().clone()),
         ([first, ..], _) if first.is_exact() => text::solved_several(solutions.len()),
         _ => text::SOLVED_NEAR.into(),
     }
@@ -157,10 +181,10 @@ pub fn headline(solutions: &[Solution], message: &Message, has_config: bool) -> 
 
 /// Returns the sentence that names the settings that the message does not show. Returns `None` if it shows all.
 #[must_use]
-pub fn not_shown(solutions: &[Solution]) -> Option<Text> {
+pub fn not_shown<S: FoundRun>(solutions: &[S]) -> Option<Text> {
     let mut names: Vec<&'static str> = vec![];
-    for (name, _) in solutions.iter().flat_map(|solution| &solution.assumed) {
-        if !names.contains(name) {
+    for name in solutions.iter().flat_map(FoundRun::assumed) {
+        if !names.contains(&name) {
             names.push(name);
         }
     }
