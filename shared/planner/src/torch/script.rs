@@ -5,7 +5,7 @@
 
 use std::{ops::Range, sync::Arc};
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
 use super::{
     Scope, Torch,
@@ -118,7 +118,7 @@ impl Recording {
             recording: self,
             codes: FxHashMap::default(),
             tensors: Vec::new(),
-            slots: FxHashMap::default(),
+            slots: ByNumber::default(),
             w: ProgramBuilder::new(0),
         };
         let mut schedule = Vec::new();
@@ -153,13 +153,13 @@ impl Recording {
             return None;
         }
         // Tensors by block that the round, or the next one, allocated and did not free: the index of the allocation.
-        let (mut handed, mut own) = (FxHashMap::default(), FxHashMap::default());
+        let (mut handed, mut own) = (ByNumber::default(), ByNumber::default());
         let mut frees_before = vec![None; round.len()];
         for (at, event) in round.iter().enumerate() {
             if self.events.label(*event).is_some() {
-                handed.insert(event.block, at);
+                handed.insert(event.block as usize, at);
             } else {
-                frees_before[at] = handed.remove(&event.block);
+                frees_before[at] = handed.remove(event.block as usize);
             }
         }
         let mut replacements = Replacements::default();
@@ -169,32 +169,63 @@ impl Recording {
                 return None;
             }
             if label.is_some() {
-                own.insert(event.block, at);
+                own.insert(event.block as usize, at);
                 continue;
             }
-            match (own.remove(&event.block), before) {
+            match (own.remove(event.block as usize), before) {
                 (Some(allocated), Some(before)) if allocated == before => {}
                 (None, None) => {
-                    replacements.insert(at, handed.remove(&event.block)?);
+                    replacements.insert(at, handed.remove(event.block as usize)?);
                 }
                 _ => return None,
             }
         }
-        handed.is_empty().then_some(replacements)
+        handed.iter().next().is_none().then_some(replacements)
     }
 }
 
 /// Tensors that a round hands to the next one: the index of the allocation, by the index of the free of the tensor that it
 /// replaces.
-type Replacements = FxHashMap<usize, usize>;
+type Replacements = ByNumber<usize>;
+
+/// A map from small numbers: of a block, or of an event of a round.
+#[derive(Debug)]
+struct ByNumber<T>(Vec<Option<T>>);
+
+impl<T> Default for ByNumber<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<T: Copy> ByNumber<T> {
+    fn insert(&mut self, number: usize, value: T) {
+        if self.0.len() <= number {
+            self.0.resize(number + 1, None);
+        }
+        self.0[number] = Some(value);
+    }
+
+    fn get(&self, number: usize) -> Option<T> {
+        self.0.get(number).copied().flatten()
+    }
+
+    fn remove(&mut self, number: usize) -> Option<T> {
+        self.0.get_mut(number).and_then(Option::take)
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (usize, T)> {
+        self.0.iter().enumerate().filter_map(|(number, value)| Some((number, (*value)?)))
+    }
+}
 
 /// A written round.
 struct Written {
     sections: Vec<(Phase, SectionId)>,
     /// Slots of the tensors that the round hands over, by the index of their allocation.
-    sources: FxHashMap<usize, Slot>,
+    sources: ByNumber<Slot>,
     /// Slots of the tensors that they replace, by the same index.
-    targets: FxHashMap<usize, Slot>,
+    targets: ByNumber<Slot>,
 }
 
 struct Writer<'r> {
@@ -203,7 +234,7 @@ struct Writer<'r> {
     codes: FxHashMap<Label, u16>,
     tensors: Vec<Arc<DerivedTensor>>,
     /// Slot of each live block.
-    slots: FxHashMap<u32, Slot>,
+    slots: ByNumber<Slot>,
     w: ProgramBuilder,
 }
 
@@ -247,7 +278,7 @@ impl Writer<'_> {
         }
         let code = self.code(label)?;
         let slot = self.w.alloc_code(code, label.scope.layer.map(u64::from));
-        self.slots.insert(block, slot);
+        self.slots.insert(block as usize, slot);
         Ok(Some(slot))
     }
 
@@ -255,30 +286,31 @@ impl Writer<'_> {
     /// handed over moves to the slot of the one that it replaces.
     fn round(&mut self, round: &[Section], replacements: &Replacements) -> Result<Written, TensorTooLarge> {
         let start = round.first().map_or(0, |section| section.events.start);
-        let handed: FxHashSet<usize> = replacements.values().copied().collect();
-        let (mut sections, mut sources, mut targets) = (Vec::new(), FxHashMap::default(), FxHashMap::default());
+        let mut handed = ByNumber::default();
+        replacements.iter().for_each(|(_, index)| handed.insert(index, ()));
+        let (mut sections, mut sources, mut targets) = (Vec::new(), ByNumber::default(), ByNumber::default());
         for (at, section) in round.iter().enumerate() {
             for (index, &event) in section.events.clone().zip(&self.recording.events.events[section.events.clone()]) {
                 let index = index - start;
                 if let Some(label) = self.recording.events.label(event) {
                     let slot = self.alloc(event.block, label)?;
-                    if handed.contains(&index) {
-                        sources.extend(slot.map(|slot| (index, slot)));
+                    if let (Some(slot), Some(())) = (slot, handed.get(index)) {
+                        sources.insert(index, slot);
                     }
                     continue;
                 }
-                let Some(slot) = self.slots.remove(&event.block) else { continue };
-                match replacements.get(&index) {
+                let Some(slot) = self.slots.remove(event.block as usize) else { continue };
+                match replacements.get(index) {
                     Some(replacement) => {
                         self.w.free_kept(slot);
-                        targets.insert(*replacement, slot);
+                        targets.insert(replacement, slot);
                     }
                     None => self.w.free(slot),
                 }
             }
             let mut renames = Vec::new();
             if at + 1 == round.len() {
-                renames.extend(targets.iter().filter_map(|(index, to)| Some((*sources.get(index)?, *to))));
+                renames.extend(targets.iter().filter_map(|(index, to)| Some((sources.get(index)?, to))));
                 renames.sort_by_key(|(_, to)| to.index());
             }
             let id = self.w.section_renaming(batch(section.phase), renames);
@@ -304,11 +336,16 @@ impl Writer<'_> {
         replacements: &Replacements,
     ) -> Result<Vec<(Phase, SectionId)>, TensorTooLarge> {
         let Written { sections, sources, targets } = self.round(round, replacements)?;
-        self.slots.retain(|_, slot| !sources.values().any(|handed| handed == slot));
-        sources.into_values().for_each(|slot| self.w.release(slot));
+        for slot in &mut self.slots.0 {
+            *slot = slot.filter(|slot| !sources.iter().any(|(_, handed)| handed == *slot));
+        }
+        sources.iter().for_each(|(_, slot)| self.w.release(slot));
         let next = self.recording.events_of(next);
-        let allocated = targets.into_iter().filter_map(|(index, slot)| Some((next.get(index)?.block, slot)));
-        self.slots.extend(allocated);
+        for (index, slot) in targets.iter() {
+            if let Some(event) = next.get(index) {
+                self.slots.insert(event.block as usize, slot);
+            }
+        }
         Ok(sections)
     }
 }
