@@ -49,7 +49,12 @@ fn a_predicted_message_is_explained_with_its_run() {
         let oom = &plan["oom"];
         assert_eq!((&found["exact"], &found["phase"]), (&Value::Bool(true), &oom["phase"]), "{diagnosis:#}");
         assert_eq!(found["tensor"], oom["tensor"]);
-        assert_eq!(diagnosis["fixes"], plan["fixes"]);
+        // The message rounds the bytes outside of PyTorch, so the memory left differs.
+        let arguments = |of: &Value| {
+            let fixes = of["fixes"].as_array().expect("a list").iter();
+            fixes.map(|fix| (fix["id"].clone(), fix["arguments"].clone())).collect::<Vec<_>>()
+        };
+        assert_eq!(arguments(&diagnosis), arguments(&plan));
         assert_eq!(diagnosis["largest"], plan["largest"]);
         let output = headroom(&[&["diagnose"], run].concat(), &message);
         let said = text(&output.stdout);
