@@ -206,12 +206,12 @@ fn quantized_weights_and_optimizers_save_their_bytes() {
         ["hf", llama, "--bf16", "--dtype=bfloat16", "--lora_r=16", "--lora_target_modules=all-linear", "--gpu=H200"];
     let peak = |options: &[&str]| {
         let plan = json(&[&run[..], options].concat());
-        plan["peak"]["max_allocated_bytes"].as_u64().unwrap_or_else(|| panic!("{options:?}: {plan}"))
+        plan["peak"]["max_memory_allocated"].as_u64().unwrap_or_else(|| panic!("{options:?}: {plan}"))
     };
     let nf4 = ["--load_in_4bit", "--bnb_4bit_quant_type=nf4", "--bnb_4bit_compute_dtype=bfloat16"];
-    let checkpointed = peak(&["--gradient_checkpointing"]);
     let four_bit = peak(&nf4);
-    assert!(four_bit < checkpointed, "layers are checkpointed by default: {four_bit} and {checkpointed}");
+    let whole = peak(&[&nf4[..], &["--gradient_checkpointing=False"]].concat());
+    assert!(four_bit < whole, "layers are checkpointed by default: {four_bit} and {whole}");
     assert!(peak(&[&nf4[..], &["--bnb_4bit_use_double_quant"]].concat()) < four_bit);
     assert!(peak(&["--load_in_8bit", "--use_reentrant"]) < peak(&["--load_in_8bit"]));
     let full = ["--lora_r=0", "--dtype=float32", "--optim"];
@@ -233,7 +233,7 @@ fn a_model_that_is_not_known_is_refused() {
         (&["hf", moe][..], 2, "`model_type` is mixtral, a mixture of experts"),
         (&["hf", llama, "--fp16", "--bf16"], 2, "cannot plan --fp16=True: --bf16 is set too"),
         (&["hf", llama, "--fp16", "--dtype=bfloat16"], 2, "cannot plan --fp16=True: the weights are bfloat16"),
-        (&["hf", llama, "--attn_implementation=flash_attention_2"], 2, "sdpa and eager are derived"),
+        (&["hf", llama, "--attn_implementation=flash_attention_2", "--dtype=float32"], 2, "flash-attn has no float32"),
         (&["hf", llama, "--lora_target_modules=c_attn"], 2, "expected all-linear, or names of q_proj, k_proj"),
         (&["hf", gpt2, "--lora_r=8", "--lora_target_modules=q_proj"], 2, "expected all-linear, or names of c_attn"),
         (&["hf", gpt2, "--max_length=1025"], 2, "expected at most 1024, the positions of the model"),

@@ -51,9 +51,11 @@ pub fn args(row: &Value) -> Args {
     let is_set = |key: &str| row[key] == true;
     let half = [("bf16", Dtype::Bfloat16), ("fp16", Dtype::Float16)];
     let mut config = Config::new(&row["config"]).expect("a supported model");
-    if row["attn"] == "eager" {
-        config.attention = AttentionKind::Eager;
-    }
+    config.attention = match row["attn"].as_str() {
+        Some("eager") => AttentionKind::Eager,
+        Some("flash_attention_2") => AttentionKind::FlashAttention2,
+        _ => AttentionKind::Sdpa,
+    };
     Args {
         config,
         weights: if row["weights"] == "bfloat16" { Dtype::Bfloat16 } else { Dtype::Float32 },

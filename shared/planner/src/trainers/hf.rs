@@ -22,8 +22,12 @@ use crate::{
     torch::{FourBit, Recorder},
 };
 
+mod checks;
 mod moves;
 
+use checks::{
+    check_flash_attention, check_length, check_modules_to_save, check_quantization, check_targets, refuse_unsupported,
+};
 use moves::moves;
 
 const NUMBER: Kind = Kind::Integer(i64::MIN, i64::MAX);
@@ -188,10 +192,13 @@ impl Run {
         check_targets(&values, model.family)?;
         check_modules_to_save(&values, model.family)?;
         check_length(&values, &model)?;
-        if values.text("attn_implementation") == "eager" {
-            model.attention = AttentionKind::Eager;
-        }
+        model.attention = match values.text("attn_implementation") {
+            "eager" => AttentionKind::Eager,
+            "flash_attention_2" => AttentionKind::FlashAttention2,
+            _ => AttentionKind::Sdpa,
+        };
         let args = args(model, weights, &values);
+        check_flash_attention(&values, &args)?;
         if args.autocast == Some(Dtype::Float16) && args.weights != Dtype::Float32 && args.quantization.is_none() {
             let cause = format!("the weights are {}; --dtype=float32 changes them", args.weights.name());
             return Err(values.unsupported("fp16", cause));
@@ -291,14 +298,19 @@ impl Run {
 
     /// Why the run cannot be planned on a GPU, if so.
     pub(super) fn obstacle(&self, gpu: GpuProperties) -> Option<&'static str> {
-        let Args { autocast, weights, quantization, .. } = &self.args;
+        if gpu.compute_capability.major >= 8 {
+            return None;
+        }
+        let Args { autocast, weights, quantization, config, .. } = &self.args;
         let compute = match quantization {
             Some(Quantization::FourBit { compute, .. }) => Some(*compute),
             _ => None,
         };
+        if config.attention == AttentionKind::FlashAttention2 {
+            return Some("flash-attn 2 requires compute capability 8.0 or newer");
+        }
         let is_bfloat16 = [*autocast, Some(*weights), compute].contains(&Some(Dtype::Bfloat16));
-        (is_bfloat16 && gpu.compute_capability.major < 8)
-            .then_some("below compute capability 8.0 it emulates bfloat16, which is not derived yet")
+        is_bfloat16.then_some("below compute capability 8.0 it emulates bfloat16, which is not derived yet")
     }
 
     pub(super) fn knobs(&self) -> Vec<Knob> {
@@ -325,55 +337,10 @@ impl Run {
     }
 }
 
-/// Refuses runs whose events the engine does not derive.
-fn refuse_unsupported(values: &Values) -> Result<(), ArgumentError> {
-    let switches = [
-        ("torch_compile", "compiled runs of Hugging Face models are not derived yet"),
-        ("use_liger_kernel", "Liger's kernels are not derived yet"),
-    ];
-    for (key, cause) in switches {
-        if values.is_on(key) {
-            return Err(values.unsupported(key, cause));
-        }
-    }
-    if values.text("attn_implementation") == "flash_attention_2" {
-        return Err(values.unsupported("attn_implementation", "sdpa and eager are derived"));
-    }
-    if values.is_on("fp16") && values.is_on("bf16") {
-        return Err(values.unsupported("fp16", "--bf16 is set too, and TrainingArguments accepts one of them"));
-    }
-    let batches = ["per_device_eval_batch_size", "per_device_train_batch_size"].map(|key| values.count(key));
-    if values.text("eval_strategy") != "no" && batches[0] != batches[1] {
-        let cause = "an evaluation is derived only if per_device_eval_batch_size is per_device_train_batch_size";
-        return Err(values.unsupported("eval_strategy", cause));
-    }
-    Ok(())
-}
-
-/// Refuses sequences that are longer than the model's position embeddings, with which training fails.
-fn check_length(values: &Values, model: &Config) -> Result<(), ArgumentError> {
-    match model.positions {
-        Some(positions) if values.count("max_length") > positions => {
-            let expected = format!("at most {positions}, the positions of the model");
-            Err(ArgumentError::invalid("max_length", values.text("max_length"), expected))
-        }
-        _ => Ok(()),
-    }
-}
-
 /// The layers that have adapters: `lora_target_modules`, or PEFT's choice for the family.
 fn targets(values: &Values, family: Family) -> &str {
     let given = values.text("lora_target_modules");
     if given.is_empty() { family.default_targets() } else { given }
-}
-
-fn check_targets(values: &Values, family: Family) -> Result<(), ArgumentError> {
-    let (targets, linears) = (targets(values, family), family.linears());
-    if targets != "all-linear" && !targets.split(',').all(|name| linears.contains(&name.trim())) {
-        let expected = format!("all-linear, or names of {}", linears.join(", "));
-        return Err(ArgumentError::invalid("lora_target_modules", targets, expected));
-    }
-    Ok(())
 }
 
 /// Names of `lora_modules_to_save`.
@@ -389,14 +356,6 @@ const fn savable(family: Family) -> [&'static str; 2] {
 fn saved_modules(values: &Values, family: Family) -> SavedModules {
     let [embeddings, head] = savable(family).map(|name| modules_to_save(values).any(|saved| saved == name));
     SavedModules { embeddings, head }
-}
-
-fn check_modules_to_save(values: &Values, family: Family) -> Result<(), ArgumentError> {
-    let savable = savable(family);
-    if modules_to_save(values).all(|name| savable.contains(&name)) {
-        return Ok(());
-    }
-    Err(values.unsupported("lora_modules_to_save", format!("copies of {} are derived", savable.join(" and "))))
 }
 
 /// The dtype of the weights: that of the config, unless `--dtype` names one.
@@ -419,18 +378,6 @@ fn weights(config: &Value, values: &Values) -> Result<Dtype, ConfigError> {
 fn checkpoints(values: &Values) -> bool {
     let is_default = !values.is_given("gradient_checkpointing");
     values.is_on("gradient_checkpointing") || is_default && QUANTIZATIONS.iter().any(|key| values.is_on(key))
-}
-
-/// Refuses a model whose weights are all quantized, as `Trainer` does.
-fn check_quantization(values: &Values) -> Result<(), ArgumentError> {
-    let Some(key) = QUANTIZATIONS.into_iter().find(|key| values.is_on(key)) else { return Ok(()) };
-    if values.count("lora_r") == 0 {
-        return Err(values.unsupported(key, "Trainer does not train quantized weights; --lora_r adds adapters"));
-    }
-    if QUANTIZATIONS.iter().all(|key| values.is_on(key)) {
-        return Err(values.unsupported(key, "--load_in_8bit is set too, and BitsAndBytesConfig accepts one of them"));
-    }
-    Ok(())
 }
 
 /// The dtype of an option that has one of its names as its value.

@@ -12,6 +12,38 @@ use crate::{
     torch::{Tensor, Torch},
 };
 
+/// `flash_attention_forward`, by token: q, k and v in half precision, without padding.
+pub fn flash_attention(torch: &Torch, states: [&Tensor; 3], drops: bool) -> Tensor {
+    // `fa_peft_integration_check`
+    let is_float32 = states[0].dtype() == Dtype::Float32;
+    let [q, k, v] = states.map(|x| if is_float32 { torch.lower(x) } else { x.clone() });
+    let _is_packed = is_packed_sequence(torch, &q);
+    torch.transpose(&torch.flash_attn_func(&q, &k, &v, drops), [1, 2])
+}
+
+/// `_is_packed_sequence`, of positions that are not: the variable that it leaves for a single sequence.
+fn is_packed_sequence(torch: &Torch, q: &Tensor) -> Option<Tensor> {
+    let [t, b] = [1, 3].map(|n| q.layout().from_last(n));
+    let integers = |sizes: &[u64]| torch.empty("search for packed sequences", sizes, Dtype::Int64);
+    let [range, min, _increasing] = [&[t][..], &[], &[t]].map(integers);
+    drop(range);
+    drop(min);
+    (b == 1).then(|| {
+        let sum = {
+            let absolute = {
+                let _difference = integers(&[1, t]);
+                integers(&[1, t])
+            };
+            let sum = integers(&[]);
+            drop(absolute);
+            sum
+        };
+        let is_packed = torch.empty("search for packed sequences", &[], Dtype::Bool);
+        drop(sum);
+        is_packed
+    })
+}
+
 /// `LlamaAttention`, and those of the families like it.
 #[derive(Clone, Debug)]
 pub struct Attention {
@@ -61,6 +93,10 @@ impl Attention {
             AttentionKind::Eager => {
                 let (output, weights) = self.eager(torch, [&query_states, &key_states, &value_states], mask);
                 (output, Some(weights))
+            }
+            AttentionKind::FlashAttention2 => {
+                let drops = self.config.drops_attention && torch.is_training();
+                (flash_attention(torch, [&query_states, &key_states, &value_states], drops), None)
             }
         };
         attn_output = torch.reshape(&attn_output, &[b, t, self.config.heads * self.config.head_dim]);

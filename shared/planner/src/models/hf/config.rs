@@ -69,6 +69,8 @@ pub enum AttentionKind {
     Sdpa,
     /// `eager`: separate products and softmax.
     Eager,
+    /// `flash_attention_2`: the package flash-attn.
+    FlashAttention2,
 }
 
 /// A family of models with one Python implementation.

@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use super::{
     AttentionKind, Config,
+    attention::flash_attention,
     body::{Body, Inputs, Settings},
     masks::Pattern,
     modules::{LayerNorm, Linear, Lora},
@@ -19,6 +20,7 @@ struct Attention {
     c_attn: Linear,
     c_proj: Linear,
     heads: u64,
+    kind: AttentionKind,
     drops: bool,
     drops_output: bool,
 }
@@ -30,6 +32,7 @@ impl Attention {
             c_attn: Linear::conv1d(torch, "attn.c_attn", [c, 3 * c], dtype),
             c_proj: Linear::conv1d(torch, "attn.c_proj", [c, c], dtype),
             heads: config.heads,
+            kind: config.attention,
             drops: config.drops_attention,
             drops_output: config.drops_residual,
         }
@@ -48,6 +51,10 @@ impl Attention {
         query_states = heads(&query_states);
         let drops = self.drops && torch.is_training();
         let (mut attn_output, attn_weights) = match mask {
+            None if self.kind == AttentionKind::FlashAttention2 => {
+                let output = flash_attention(torch, [&query_states, &key_states, &value_states], drops);
+                (torch.transpose(&output, [1, 2]), None)
+            }
             None => (torch.scaled_dot_product_attention(&query_states, &key_states, &value_states, drops), None),
             Some(mask) => {
                 let (output, weights) = eager(torch, [&query_states, &key_states, &value_states], mask, drops);

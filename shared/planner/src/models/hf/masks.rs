@@ -19,13 +19,17 @@ impl Inputs<'_> {
     /// `create_causal_mask` or `create_sliding_window_causal_mask`, for embeddings of a dtype. `None` if the attention
     /// masks the later tokens itself.
     ///
-    /// A padding mask of ones is no mask, unless the window is shorter than the sequence.
+    /// A padding mask of ones is no mask, unless the window is shorter than the sequence. flash-attn has its own windows.
     pub fn mask(&self, torch: &Torch, kind: AttentionKind, pattern: Pattern, dtype: Dtype) -> Option<Tensor> {
         let padding = self.mask.map(|mask| torch.empty("attention mask", mask.sizes(), Dtype::Bool));
         if padding.is_none() {
             find_packed_sequence_indices(torch, self.sizes());
         }
         let is_local = matches!(pattern, Pattern::Sliding(window) if window <= self.sizes()[0]);
+        if kind == AttentionKind::FlashAttention2 {
+            drop(padding.map(|_padding| torch.empty("whether all tokens are attended to", &[], Dtype::Bool)));
+            return None;
+        }
         if kind == AttentionKind::Sdpa && !is_local {
             if let Some(padding) = padding {
                 fast_all(torch, padding.sizes());
@@ -34,7 +38,7 @@ impl Inputs<'_> {
         }
         let mask = self.boolean_mask(torch, pattern, padding.as_ref());
         Some(match kind {
-            AttentionKind::Sdpa => mask,
+            AttentionKind::Sdpa | AttentionKind::FlashAttention2 => mask,
             // `eager_mask`.
             AttentionKind::Eager => {
                 let _numbers = [(); 2].map(|()| torch.empty("scalar", &[], dtype));

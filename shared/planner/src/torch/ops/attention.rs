@@ -94,7 +94,20 @@ impl Torch {
         self.empty_with(name, layout.transposed([1, 2]), x.dtype())
     }
 
+    /// `flash_attn_func` of the package flash-attn, of tensors (B, H, T, D) whose D is a multiple of 8.
+    ///
+    /// Source: flash_attn/flash_attn_interface.py and csrc/flash_attn/flash_api.cpp (2.8.3).
+    #[must_use]
+    pub fn flash_attn_func(&self, q: &Tensor, k: &Tensor, v: &Tensor, drops: bool) -> Tensor {
+        self.flash_with(q, k, v, drops, Sizes::of(q).d, &[2])
+    }
+
     fn flash(&self, q: &Tensor, k: &Tensor, v: &Tensor, drops: bool, head_size: u64) -> Tensor {
+        self.flash_with(q, k, v, drops, head_size, &[2, 1])
+    }
+
+    /// FlashAttention 2 with random states of these sizes.
+    fn flash_with(&self, q: &Tensor, k: &Tensor, v: &Tensor, drops: bool, head_size: u64, random: &[u64]) -> Tensor {
         let Sizes { b, h, t, .. } = Sizes::of(q);
         let mut recording = self.record(&[q, k, v]);
         [k, q, v].into_iter().for_each(|x| recording.save(x));
@@ -107,10 +120,11 @@ impl Torch {
             let part = |size| self.empty("flash attention by split", &[rows, t, size], Dtype::Float32);
             [1, Sizes { d: head_size, ..Sizes::of(q) }.flash_head()].map(part)
         });
-        let random = [2, 1].map(|n| self.empty("flash attention random state", &[n], Dtype::Uint64));
+        let random = random.iter().map(|&n| self.empty("flash attention random state", &[n], Dtype::Uint64));
+        let random: Vec<_> = random.collect();
         drop(splits);
         drop(self.empty("flash attention debug mask", &[0], q.dtype()));
-        [&lse, &out, &random[0], &random[1]].into_iter().for_each(|x| recording.save(x));
+        [&lse, &out].into_iter().chain(&random).for_each(|x| recording.save(x));
         recording.finish(Op::Attention(Fused::Flash), &mut [&mut out]);
         out
     }

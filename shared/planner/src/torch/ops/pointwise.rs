@@ -267,7 +267,8 @@ impl Torch {
     /// The tensor in autocast's half precision. Copies of parameters stay in the cache until the context ends.
     ///
     /// Source: `cached_cast` in aten/src/ATen/autocast_mode.cpp (2.11).
-    pub(super) fn lower(&self, x: &Tensor) -> Tensor {
+    #[must_use]
+    pub fn lower(&self, x: &Tensor) -> Tensor {
         let Some(dtype) = self.autocast_dtype() else { return x.clone() };
         if x.dtype() != Dtype::Float32 {
             return x.clone();
