@@ -15,6 +15,10 @@ def train(row, recorder):
     # For fake tensors, transformers would take the branches of torch.export.
     import_utils.is_fake_tensor = lambda tensor: False
     mark = recorder.mark
+    if row.get("attn") == "flash_attention_2":
+        import flash_attn_2
+
+        flash_attn_2.patch(recorder.gpu)
 
     config = getattr(transformers, row["class"])(**row["config"])
     attention = row.get("attn", "sdpa")

@@ -123,8 +123,8 @@ class Recorder(TorchDispatchMode):
             # Small CPU tensors carry their values, which FakeTensorMode would copy to a real GPU.
             if isinstance(tensor, FakeTensor) and tensor.constant is not None:
                 tensor.constant = None
-        # The sum of the gradients of one tensor, of which autograd calls the addition itself.
-        adds = name == "add" and is_called_by_autograd() and is_dense(args[0])
+        # The sum of the gradients of one tensor, of which autograd calls the addition itself. A view also holds its base.
+        adds = name == "add" and is_called_by_autograd() and is_dense(args[0]) and not args[0]._is_view()
         sum_before = self.block_of(args[0]) if adds else None
         # Scratch memory that precedes the outputs depends on the arguments only.
         held = [self.alloc(n, name + " scratch") for n in hidden.buffers(self.gpu, name, args, [args[0]])[0]] if args else []

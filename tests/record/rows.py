@@ -1,6 +1,6 @@
 """Writes the arguments of the rows to record: random runs of small models, the same for every call.
 
-    python rows.py hf|nanochat FOLDER
+    python rows.py hf|flash_attn|nanochat FOLDER
 
 About a quarter of the rows is held out: `KIND_held_out.jsonl`, beside `KIND_seen.jsonl`.
 """
@@ -11,6 +11,7 @@ import random
 import sys
 
 SEED = 21
+FLASH_ATTN_SEED = 5
 FAMILIES = ("llama", "qwen2", "qwen3", "gpt2", "gemma2", "gemma3", "mistral", "smollm3")
 CLASSES = {
     "llama": "LlamaConfig",
@@ -93,6 +94,16 @@ def huggingface(random, at):
     return row
 
 
+def flash_attn(random, n):
+    """Rows with the package flash-attn, which has no float32."""
+    rows = [huggingface(random, at) for at in range(n)]
+    for row in rows:
+        row["attn"] = "flash_attention_2"
+        if not any(key in row for key in ("bf16", "fp16", "weights")):
+            row["bf16"] = True
+    return rows
+
+
 def nanochat(random, at):
     return dict(
         kind="nanochat",
@@ -112,6 +123,10 @@ def nanochat(random, at):
 
 def main():
     kind, folder = sys.argv[1:]
+    if kind == "flash_attn":
+        with open(os.path.join(folder, "hf_flash_attn.jsonl"), "w", encoding="utf-8") as file:
+            file.writelines(json.dumps(row) + "\n" for row in flash_attn(random.Random(FLASH_ATTN_SEED), 20))
+        return
     of, n = dict(hf=(huggingface, 80), nanochat=(nanochat, 48))[kind]
     source = random.Random(SEED)
     rows = [of(source, at) for at in range(n)]

@@ -79,7 +79,7 @@ struct State {
     in_backward: bool,
     checkpoint: Option<checkpoint::Pass>,
     /// Tensors that executed nodes of the graph hold, until the graph ends.
-    held_by_graph: Vec<Tensor>,
+    held_by_graph: Vec<ops::Held>,
 }
 
 /// The autocast context: its dtype, and the copies of parameters by their number.

@@ -57,8 +57,8 @@ pub enum Op {
     Linear,
     /// `addmm` with a weight whose first axis is the input's.
     Addmm,
-    /// `bmm`.
-    Bmm,
+    /// `bmm` of factors with these layouts.
+    Bmm([Layout; 2]),
     /// `matmul_4bit` with this weight.
     Matmul4Bit(Weight4Bit),
     /// bitsandbytes' `matmul` with this weight. The node holds the input.
@@ -90,11 +90,22 @@ impl Gradients<'_> {
     }
 }
 
+/// What a node holds after its backward.
+#[derive(Debug)]
+#[expect(dead_code, reason = "holding a reference is the purpose")]
+pub enum Held {
+    /// The input of a layer.
+    Input(Tensor),
+    /// A checkpointed call, with all arguments of its function.
+    Call(reentrant::Call),
+}
+
 impl Op {
-    /// The tensor that the node holds until the graph ends.
-    pub fn into_held(self) -> Option<Tensor> {
+    /// What the node holds until the graph ends.
+    pub fn into_held(self) -> Option<Held> {
         match self {
-            Self::Matmul8Bit(of) => Some(of.1),
+            Self::Matmul8Bit(of) => Some(Held::Input(of.1)),
+            Self::Reentrant(call) => Some(Held::Call(call)),
             _ => None,
         }
     }
@@ -133,7 +144,7 @@ impl Op {
             }
             Self::Matmul4Bit(weight) => torch.matmul_4bit_backward(gradients, gradient, weight),
             Self::Matmul8Bit(of) => torch.matmul_8bit_backward(gradients, gradient, &of.0, &of.1),
-            Self::Bmm => torch.bmm_backward(gradients, gradient, &saved),
+            Self::Bmm(factors) => torch.bmm_backward(gradients, gradient, factors),
             Self::Attention(kernel) => torch.fused_attention_backward(kernel, gradient, &saved),
             Self::NllLoss => torch.nll_loss_backward(&saved),
             Self::Reentrant(call) => torch.reentrant_backward(call, gradient, saved.into_iter().next().flatten()),

@@ -27,6 +27,16 @@ pub enum Optimizer {
     Bitsandbytes(Bitsandbytes),
 }
 
+/// Temporaries of Adafactor that its local variables hold until the next parameter.
+#[derive(Debug, Default)]
+struct Locals {
+    /// The gradient in float32, if it has another dtype.
+    grad: Option<Tensor>,
+    /// The parameter in float32, if it has another dtype.
+    p_data_fp32: Option<Tensor>,
+    update: Option<Tensor>,
+}
+
 /// An optimizer with its state.
 #[derive(Debug)]
 pub struct Optim {
@@ -37,13 +47,19 @@ pub struct Optim {
     rms: Vec<Tensor>,
     /// Codes of 8-bit states.
     codes: Vec<Tensor>,
-    /// The last temporary of Adafactor, which its local variable holds.
-    update: Option<Tensor>,
+    locals: Locals,
 }
 
 impl Optim {
     pub fn new(optimizer: Optimizer) -> Self {
-        Self { optimizer, has_stepped: false, state: Vec::new(), rms: Vec::new(), codes: Vec::new(), update: None }
+        Self {
+            optimizer,
+            has_stepped: false,
+            state: Vec::new(),
+            rms: Vec::new(),
+            codes: Vec::new(),
+            locals: Locals::default(),
+        }
     }
 
     /// `optimizer.step()`, or that of a gradient scaler, whose `found_inf` a fused optimizer copies. Parameters with two
@@ -69,7 +85,7 @@ impl Optim {
                 Optimizer::Bitsandbytes(_) => {}
             }
         }
-        self.update = None;
+        self.locals = Locals::default();
     }
 
     fn adamw(&mut self, torch: &Torch, group: &[&Tensor], is_first: bool) {
@@ -98,6 +114,10 @@ impl Optim {
             let sizes = parameter.sizes();
             let vector = |name, n: u64| torch.empty(name, &[n], Dtype::Float32);
             let scalar = || torch.empty("scalar", &[], Dtype::Float32);
+            let full = |name| torch.empty(name, sizes, Dtype::Float32);
+            let is_half = parameter.dtype() != Dtype::Float32;
+            self.locals.grad = None;
+            self.locals.grad = is_half.then(|| full("gradient in float32"));
             let factors = (sizes.len() >= 2).then(|| [1, 0].map(|n| parameter.layout().from_last(n)));
             if is_first {
                 match factors {
@@ -110,8 +130,8 @@ impl Optim {
                     None => self.state.push(torch.empty("second moment", sizes, Dtype::Float32)),
                 }
             }
-            let full = |name| torch.empty(name, sizes, Dtype::Float32);
-            let _wide = (parameter.dtype() != Dtype::Float32).then(|| full("parameter in float32"));
+            self.locals.p_data_fp32 = None;
+            self.locals.p_data_fp32 = is_half.then(|| full("parameter in float32"));
             let norm = scalar();
             let rms = scalar();
             drop(norm);
@@ -120,7 +140,7 @@ impl Optim {
                 let _square = full("square of the gradient");
                 full("update")
             };
-            self.update = None;
+            self.locals.update = None;
             let update = match factors {
                 Some([rows, columns]) => {
                     drop(vector("mean of rows", rows));
@@ -136,7 +156,7 @@ impl Optim {
             drop(squares);
             drop([scalar(), scalar()]);
             drop(full("negated update"));
-            self.update = Some(update);
+            self.locals.update = Some(update);
         }
     }
 }

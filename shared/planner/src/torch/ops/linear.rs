@@ -3,7 +3,7 @@
 use super::{Gradients, Op};
 use crate::{
     gpt::tensors::Category,
-    torch::{Tensor, Torch},
+    torch::{Layout, Tensor, Torch},
 };
 
 impl Torch {
@@ -154,12 +154,16 @@ impl Torch {
         };
         let (left, right) = (joined(&a), joined(&b));
         let mut recording = self.record(&[&left, &right]);
-        recording.save(&left);
-        recording.save(&right);
+        // The gradient of a factor requires the other factor.
+        for (needed, factor) in [(1, &left), (0, &right)] {
+            if recording.needs(needed) {
+                recording.save(factor);
+            }
+        }
         let columns = right.layout().from_last(0);
         let mut out = self.empty("matmul", left.layout().narrowed(columns).sizes(), left.dtype());
         self.cublas_workspace();
-        recording.finish(Op::Bmm, &mut [&mut out]);
+        recording.finish(Op::Bmm([*left.layout(), *right.layout()]), &mut [&mut out]);
         drop((left, right));
         self.reshape(&out, a.layout().narrowed(columns).sizes())
     }
@@ -169,15 +173,16 @@ impl Torch {
         &self,
         gradients: Gradients<'_>,
         gradient: &Tensor,
-        saved: &[Option<Tensor>],
+        [left, right]: &[Layout; 2],
     ) -> Vec<Option<Tensor>> {
-        let of = |at: usize| {
-            let factor = saved.get(at)?.as_ref()?;
-            let out = gradients.needs(at).then(|| self.empty("gradient of matmul", factor.sizes(), gradient.dtype()));
-            self.cublas_workspace();
-            out
+        let of = |at: usize, factor: &Layout| {
+            gradients.needs(at).then(|| {
+                let out = self.empty("gradient of matmul", factor.sizes(), gradient.dtype());
+                self.cublas_workspace();
+                out
+            })
         };
-        let right = of(1);
-        vec![of(0), right]
+        let of_right = of(1, right);
+        vec![of(0, left), of_right]
     }
 }

@@ -19,7 +19,7 @@ impl Torch {
             Some(bias) => self.record(&[x, weight, bias]),
             None => self.record(&[x, weight]),
         };
-        recording.save(x);
+        [x, weight].into_iter().chain(bias).for_each(|input| recording.save(input));
         let mut out = self.empty("layer_norm", x.sizes(), x.dtype());
         let rows = x.layout().narrowed(1);
         let [mean, rstd] =
