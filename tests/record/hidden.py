@@ -101,7 +101,7 @@ def reduction(args, outputs):
 
 def partial_sums(gpu: Gpu, x, out):
     """`setReduceConfig` in cuda/Reduce.cuh, for the sum of the rows of a matrix: the sums of several blocks, and their
-    semaphores. A reduction within rows has no such buffers here."""
+    semaphores. A reduction within rows has no buffers here."""
     columns = elements(out)
     rows = elements(x) // max(columns, 1)
     is_sum_of_rows = x.is_contiguous() and x.shape[-1] == out.shape[-1] and rows > 1

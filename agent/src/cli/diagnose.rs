@@ -214,7 +214,7 @@ fn report(diagnosis: &Diagnosis, style: &Style) -> String {
 
 /// The command that explains the message with the run's config.
 fn with_config(diagnosis: &Diagnosis) -> String {
-    let origin = diagnosis.report.phase_hint.origin.map(|origin| origin.trainer());
+    let origin = diagnosis.report.phase_hint.origin.map(headroom_planner::oom::Origin::trainer);
     let command = match origin {
         Some(Trainer::Nanochat) => "the options (headroom diagnose nanochat --compile=False --key=value …)",
         Some(Trainer::Hf) => "the model and the options (headroom diagnose hf MODEL --key=value …)",
@@ -372,5 +372,4 @@ compared with the message.",
         "headroom diagnose - --config config/train_gpt2.py --batch_size=64 < message.txt",
     ],
     run,
-    ..Command::EMPTY
 };

@@ -161,6 +161,7 @@ fn compare(row: &Value) -> Comparison {
 const BARS: [[f64; 2]; 2] = [[0.001, 0.01], [0.01, 0.05]];
 
 /// Compares all rows of the files. Prints the figures of the documentation.
+#[expect(clippy::print_stdout, reason = "the figures are part of the test's output")]
 #[track_caller]
 fn hold(files: &[&'static str]) {
     let numbered = |&file: &&'static str| rows(file).into_iter().enumerate().map(move |(at, row)| (file, at, row));

@@ -99,7 +99,7 @@ pub struct Given {
     span: Range<usize>,
     /// Its name as written, with dashes.
     pub name: String,
-    /// The key that it sets; `None` if the trainer has no such option.
+    /// The key that it sets; `None` if the trainer does not have it.
     pub key: Option<&'static Key>,
     /// Its value.
     pub value: Option<String>,

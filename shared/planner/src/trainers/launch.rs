@@ -16,7 +16,7 @@ const MAX_COMMAND_BYTES: usize = 16 * 1024;
 /// Returns the run of the first command or log of a trainer in a text. `None` without one.
 ///
 /// # Errors
-/// The text has such a command or log, and Headroom plans no such run.
+/// The text has a command or a log of a run that Headroom does not plan.
 #[must_use]
 pub fn input_in(text: &str) -> Option<Result<Input, LaunchError>> {
     match of_text(text) {
