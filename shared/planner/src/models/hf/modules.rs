@@ -266,7 +266,7 @@ impl RmsNorm {
     pub fn new(torch: &Torch, name: &'static str, channels: u64, family: Family, dtype: Dtype) -> Self {
         let _scope = torch.enter(name);
         let weight = torch.parameter("weight", &[channels], dtype);
-        Self { name, weight, is_centered: matches!(family, Family::Gemma2 | Family::Gemma3) }
+        Self { name, weight, is_centered: family.is_gemma() }
     }
 
     pub fn load(&mut self, checkpoint: &Checkpoint<'_>) {

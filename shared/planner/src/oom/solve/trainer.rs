@@ -174,19 +174,13 @@ impl TrainerSearch {
             for capacity in self.target.capacities {
                 let outcome = simulate(&program, segments, capacity);
                 self.n_events += outcome.n_events;
-                let Some(failure) = outcome.failure else {
-                    match self.target.is_large() {
-                        true => break,
-                        false => continue,
-                    }
-                };
-                fails = true;
-                let Some(agreement) = self.target.agreement(&failure) else {
-                    match self.target.is_large() {
-                        true => break,
-                        false => continue,
-                    }
-                };
+                fails |= outcome.failure.is_some();
+                let agreeing = outcome.failure.and_then(|failure| Some((failure, self.target.agreement(&failure)?)));
+                // Other capacities within the rounding change nothing for a large request.
+                if agreeing.is_none() && self.target.is_large() {
+                    break;
+                }
+                let Some((failure, agreement)) = agreeing else { continue };
                 let Agreement::Printed { reserved_difference_bytes, exact } = agreement else {
                     best = best.or(Outcome::Near);
                     continue;

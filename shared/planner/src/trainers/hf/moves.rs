@@ -2,16 +2,16 @@
 
 use headroom_text::{self as text, Key};
 
-use super::Run;
+use super::{Run, bitsandbytes};
 use crate::{
     advice::{Effect, Knob},
     dtype::Dtype,
-    models::hf::{Bitsandbytes, Checkpointing, Optimizer, Quantization},
+    models::hf::{Checkpointing, Optimizer, Quantization},
     trainers::fixes::{Move, Options},
 };
 
 /// `adamw_8bit`.
-const ADAMW_8BIT: Optimizer = Optimizer::Bitsandbytes(Bitsandbytes { n_states: 2, is_8bit: true, is_paged: false });
+const ADAMW_8BIT: Optimizer = bitsandbytes(2, true, false);
 
 /// Limit of `gradient_accumulation_steps` that is planned.
 const MAX_ACCUMULATION: u64 = 256;

@@ -2,6 +2,7 @@
 
 use super::growth::PROBE;
 use crate::{
+    models::hf::Config,
     oom::Origin,
     trainers::{
         Run, hf,
@@ -50,10 +51,28 @@ const LENGTHS: [(u64, u32); 9] =
 const BATCHES: [(u64, u32); 13] =
     [(1, 0), (2, 0), (4, 0), (8, 0), (16, 0), (32, 1), (64, 2), (3, 3), (6, 3), (12, 3), (24, 3), (5, 4), (10, 4)];
 
-/// Layers of a published model.
-fn layers(preset: &Preset) -> u64 {
-    let config = preset.config();
-    ["num_hidden_layers", "n_layer"].iter().find_map(|key| config.get(key)?.as_u64()).unwrap_or(1)
+/// Sizes of a model.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Shape {
+    pub layers: u64,
+    pub hidden: u64,
+    /// `intermediate_size`.
+    pub inner: u64,
+    /// Widths of the model's tensors: of the hidden states, the MLP, the vocabulary, and the heads.
+    pub widths: [u64; 6],
+}
+
+impl Shape {
+    fn of_nanochat(depth: u64) -> Self {
+        let (hidden, inner) = (64 * depth, 256 * depth);
+        Self { layers: depth, hidden, inner, widths: [hidden, inner, 32_768, hidden, hidden, hidden] }
+    }
+
+    fn of_hf(config: &Config) -> Self {
+        let Config { layers, hidden_size: hidden, intermediate_size: inner, vocab_size, head_dim, .. } = *config;
+        let [q, kv] = [config.heads, config.key_value_heads].map(|heads| heads * head_dim);
+        Self { layers, hidden, inner, widths: [hidden, inner, vocab_size, q, kv, 3 * hidden] }
+    }
 }
 
 /// A model and how it is trained, apart from its batch.
@@ -61,6 +80,7 @@ fn layers(preset: &Preset) -> u64 {
 pub(super) struct Mode {
     /// The model.
     pub model: Model,
+    pub shape: Shape,
     precision: usize,
     adapters: usize,
     odds: u32,
@@ -71,21 +91,30 @@ impl Mode {
     pub(super) fn all(origin: Option<Origin>) -> impl Iterator<Item = Self> {
         let of_nanochat = !matches!(origin, Some(Origin::Transformers { .. }));
         let depths = DEPTHS.into_iter().filter(move |_| of_nanochat);
-        let nanochat =
-            depths.map(|(depth, odds)| Self { model: Model::Nanochat(depth), precision: 0, adapters: 0, odds });
+        let nanochat = depths.map(|(depth, odds)| Self {
+            model: Model::Nanochat(depth),
+            shape: Shape::of_nanochat(depth),
+            precision: 0,
+            adapters: 0,
+            odds,
+        });
         let model_type = match origin {
             Some(Origin::Transformers { model_type, .. }) => model_type,
             _ => None,
         };
         let of_hf = origin != Some(Origin::Nanochat);
-        let has_type = move |preset: &&Preset| {
+        let shape = move |preset: &'static Preset| {
             let config = preset.config();
-            of_hf && model_type.is_none_or(|model_type| config.get("model_type").is_some_and(|t| *t == model_type))
+            let has_type =
+                model_type.is_none_or(|model_type| config.get("model_type").is_some_and(|t| *t == model_type));
+            let config = Config::new(&config).ok().filter(|_| of_hf && has_type)?;
+            Some((preset, Shape::of_hf(&config)))
         };
-        let hf = PRESETS.iter().filter(has_type).flat_map(|preset| {
+        let hf = PRESETS.iter().filter_map(shape).flat_map(|(preset, shape)| {
             let precisions = PRECISIONS.iter().enumerate();
-            precisions.map(|(precision, (_, odds))| Self {
+            precisions.map(move |(precision, (_, odds))| Self {
                 model: Model::Hf(preset),
+                shape,
                 precision,
                 adapters: 0,
                 odds: *odds,
@@ -107,52 +136,12 @@ impl Mode {
         self.odds
     }
 
-    /// The number of layers.
-    pub(super) fn layers(&self) -> u64 {
-        match self.model {
-            Model::Nanochat(depth) => depth,
-            Model::Hf(preset) => layers(preset),
-        }
-    }
-
-    /// `hidden_size` and `intermediate_size`.
-    pub(super) fn hidden_and_inner(&self) -> [u64; 2] {
-        match self.model {
-            Model::Nanochat(depth) => [64 * depth, 256 * depth],
-            Model::Hf(preset) => {
-                let config = preset.config();
-                let of = |key| config.get(key).and_then(serde_json::Value::as_u64);
-                let hidden = of("hidden_size").or_else(|| of("n_embd")).unwrap_or(1);
-                [hidden, of("intermediate_size").unwrap_or(4 * hidden)]
-            }
-        }
-    }
-
-    /// Widths of the model's tensors: of the hidden states, the MLP, the vocabulary, and the heads.
-    pub(super) fn widths(&self) -> Vec<u64> {
-        let [hidden, inner] = self.hidden_and_inner();
-        let mut widths = vec![hidden, inner];
-        match self.model {
-            Model::Nanochat(_) => widths.push(32_768),
-            Model::Hf(preset) => {
-                let config = preset.config();
-                let of = |key| config.get(key).and_then(serde_json::Value::as_u64);
-                let heads = of("num_attention_heads").or_else(|| of("n_head")).unwrap_or(1);
-                let head = of("head_dim").unwrap_or(hidden / heads.max(1));
-                widths.extend(of("vocab_size"));
-                widths.extend([heads, of("num_key_value_heads").unwrap_or(heads)].map(|heads| heads * head));
-                widths.push(3 * hidden);
-            }
-        }
-        widths
-    }
-
     /// A lower bound of the bytes of the weights: the matrices of the MLPs.
     pub(super) fn matrix_bytes(&self) -> u64 {
-        let [hidden, inner] = self.hidden_and_inner();
+        let Shape { layers, hidden, inner, .. } = self.shape;
         let is_nanochat = matches!(self.model, Model::Nanochat(_));
         let is_float32 = is_nanochat || PRECISIONS[self.precision].0.contains(&("dtype", "float32"));
-        (if is_float32 { 4 } else { 2 }) * 2 * self.layers() * hidden * inner
+        (if is_float32 { 4 } else { 2 }) * 2 * layers * hidden * inner
     }
 
     /// Number of ranks of each batch among the candidates.

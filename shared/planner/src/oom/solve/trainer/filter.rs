@@ -3,7 +3,7 @@
 
 use super::{
     Candidate, Mode, TrainerSearch,
-    candidate::Model,
+    candidate::{Model, Shape},
     growth::{Growth, Walk, terms},
 };
 use crate::{gpt::tensors::BLOCK_BYTES, memory::allocator::segment_bytes, oom::words};
@@ -22,15 +22,14 @@ impl TrainerSearch {
     pub(super) fn stores(&self, mode: Mode) -> bool {
         let Some(allocated) = self.target.message.allocated else { return false };
         let asks = self.asks();
-        let widths = mode.widths();
-        let [hidden, inner] = mode.hidden_and_inner();
+        let Shape { layers, hidden, inner, widths } = mode.shape;
+        let matrix_bytes = mode.matrix_bytes();
         let is_large_enough = |tokens: u64, length: u64| {
-            let each =
-                4 * mode.layers() * (48 * hidden + 16 * inner + 2 * length) + 20 * widths.iter().max().unwrap_or(&0);
-            mode.matrix_bytes().saturating_mul(8).saturating_add(each.saturating_mul(tokens)) >= allocated.bytes
+            let each = 4 * layers * (48 * hidden + 16 * inner + 2 * length) + 20 * widths.iter().max().unwrap_or(&0);
+            matrix_bytes.saturating_mul(8).saturating_add(each.saturating_mul(tokens)) >= allocated.bytes
         };
         let is_product = |factor: u64| widths.iter().any(|width| asks(2 * width * factor) || asks(4 * width * factor));
-        mode.matrix_bytes() <= allocated.bytes
+        matrix_bytes <= allocated.bytes
             && (widths.iter().any(|width| is_product(*width))
                 || mode.candidates(false).any(|candidate| {
                     let [batch, length, _] = candidate.numbers();
@@ -64,7 +63,7 @@ impl TrainerSearch {
             let [Some(few), Some(more)] = walks else { continue };
             let growth = Growth::of(few_layers, &few, &more);
             let may_hold = |candidate: &Candidate| {
-                growth.may_hold(&terms(candidate.numbers()), mode.layers(), &asks, phases, near)
+                growth.may_hold(&terms(candidate.numbers()), mode.shape.layers, &asks, phases, near)
             };
             let found: Vec<_> = mode.candidates(checkpointing).filter(may_hold).collect();
             // A size that does not depend on the batch matches every one: only common ones are kept.
