@@ -80,6 +80,8 @@ fn a_command_in_the_text_is_the_run() {
     let diagnosis = json(&["diagnose"], &log);
     assert_eq!((&diagnosis["trainer"], &diagnosis["config"]["depth"]), (&"nanochat".into(), &12.into()));
     assert_eq!(diagnosis["matches"][0]["exact"], true, "{diagnosis:#}");
+    let of_stdin = json(&["diagnose", "nanochat", "--compile=False", "-"], &log);
+    assert_eq!(of_stdin["matches"], diagnosis["matches"]);
     let log = format!("python -m scripts.base_train --depth=12\n{}\n", message_of(&NANOCHAT));
     let output = headroom(&["diagnose"], &log);
     assert!(text(&output.stderr).contains("--compile=False plans the eager run"), "{}", text(&output.stderr));

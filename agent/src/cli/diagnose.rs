@@ -12,7 +12,7 @@ use headroom_planner::{
     nanogpt::{Severity, Value},
     oom::{
         Diagnosis, Explanation, Kind, Message, Report, diagnose, shape,
-        solve::{FoundRun, headline, missing_figures, not_shown},
+        solve::{FoundRun, Solution, headline, missing_figures, not_shown},
     },
     trainers::{
         input::{InputError, Trainer},
@@ -203,7 +203,7 @@ fn report(diagnosis: &Diagnosis, style: &Style) -> String {
                 parts.extend(fixes::fixes(planned, &diagnosis.advice, style));
             }
             if let Some((planned, advice)) = &diagnosis.of_trainers.advice {
-                parts.extend(trainer::fixes(planned, advice, style));
+                parts.extend(plan::trainer::what_helps(planned, advice, style));
             }
             parts.push(style.wrapped(&with_config(diagnosis), 0));
         }
@@ -256,17 +256,7 @@ fn differences<R>(explanation: &Explanation<R>, style: &Style) -> Option<String>
 /// lacks.
 fn solutions(diagnosis: &Diagnosis, style: &Style) -> Option<String> {
     let message = diagnosis.message().filter(|message| message.kind == Kind::Pytorch)?;
-    let of_nanogpt: Vec<_> = diagnosis
-        .solutions
-        .iter()
-        .map(|solution| (solution, solution.keys.iter()))
-        .map(|(solution, keys)| {
-            let arguments = keys.map(|(key, value)| format!("--{key}={}", argument(value)));
-            (solution, arguments.collect::<Vec<_>>().join(" "))
-        })
-        .collect();
-    let of_trainers: Vec<_> =
-        diagnosis.of_trainers.solutions.iter().map(|solution| (solution, trainer::command(solution))).collect();
+    let (of_nanogpt, of_trainers) = (&diagnosis.solutions, &diagnosis.of_trainers.solutions);
     if of_nanogpt.is_empty()
         && of_trainers.is_empty()
         && (missing_figures(message).is_none() || !diagnosis.is_unsolved())
@@ -276,26 +266,35 @@ fn solutions(diagnosis: &Diagnosis, style: &Style) -> Option<String> {
     let has_config = diagnosis.explanation.agreement.is_some();
     let mut text = String::new();
     if !of_nanogpt.is_empty() || of_trainers.is_empty() {
-        text.push_str(&listed(&of_nanogpt, message, has_config, style));
+        let arguments = |solution: &Solution| {
+            let arguments = solution.keys.iter().map(|(key, value)| format!("--{key}={}", argument(value)));
+            arguments.collect::<Vec<_>>().join(" ")
+        };
+        text.push_str(&listed(of_nanogpt, arguments, message, has_config, style));
     }
     if !of_trainers.is_empty() {
-        text.push_str(&listed(&of_trainers, message, has_config, style));
+        text.push_str(&listed(of_trainers, trainer::command, message, has_config, style));
     }
     Some(text)
 }
 
 /// Lists runs with their arguments below a headline.
-fn listed<S: FoundRun + Clone>(found: &[(&S, String)], message: &Message, has_config: bool, style: &Style) -> String {
-    let solutions: Vec<S> = found.iter().map(|(solution, _)| (*solution).clone()).collect();
-    let mut text = style.wrapped(&headline(&solutions, message, has_config).to_string(), 0);
+fn listed<S: FoundRun>(
+    solutions: &[S],
+    arguments: impl Fn(&S) -> String,
+    message: &Message,
+    has_config: bool,
+    style: &Style,
+) -> String {
+    let mut text = style.wrapped(&headline(solutions, message, has_config).to_string(), 0);
     let is_named = solutions.len() == 1 && solutions[0].is_exact();
-    for (solution, arguments) in found {
+    for solution in solutions {
         if !is_named {
             text.push_str(&style.wrapped(&solution.described(human_size).to_string(), 2));
         }
-        text.push_str(&style.wrapped(arguments, 4));
+        text.push_str(&style.wrapped(&arguments(solution), 4));
     }
-    if let Some(not_shown) = not_shown(&solutions) {
+    if let Some(not_shown) = not_shown(solutions) {
         text.push_str(&style.wrapped(&not_shown.to_string(), 0));
     }
     text

@@ -7,9 +7,8 @@ use headroom_planner::{
         diagnosis::{TrainerDiagnosis, diagnose_trainer},
         solve::TrainerSolution,
     },
-    plan::{Plan, RunOnMachine},
     session::Options,
-    trainers::{Run, TrainerRequest, fixes::TrainerAdvice, input::Trainer as Kind},
+    trainers::{Run, input::Trainer as Kind},
 };
 
 use super::{arithmetic, differences, matches, other_messages, read_text};
@@ -17,9 +16,8 @@ use crate::cli::{
     self, Exit,
     args::{Flag, shown},
     command::{Command, Words},
-    fixes::trainer_fixes,
     plan,
-    plan::trainer::{self, Arguments, BASE_TRAIN, HF_TRAINER, Trainer, remarks, what_fits},
+    plan::trainer::{self, Arguments, BASE_TRAIN, HF_TRAINER, Trainer, remarks, what_helps},
     print,
     style::Style,
 };
@@ -92,13 +90,12 @@ fn run(command: &'static Command, args: Vec<OsString>, trainer: Trainer) -> Resu
     let Some((run, arguments)) = trainer::read(command, FLAGS, args, trainer)? else {
         return command.print_help();
     };
-    // The log of a run contains its error.
-    let log = match (&run, &arguments.plain[..]) {
-        (Run::Nanochat(_), [file]) if !file.to_string_lossy().contains(char::is_whitespace) => Some(file.as_os_str()),
-        _ => None,
+    // The log of a run contains its error. It is read once, as it may be standard input.
+    let text = match (&arguments.message, &arguments.log) {
+        (None, Some(log)) => log,
+        (file, _) => &read_text(file.as_deref().unwrap_or(OsStr::new("-")))?,
     };
-    let file = arguments.message.as_deref().or(log).unwrap_or(OsStr::new("-"));
-    explain(&read_text(file)?, &run, &arguments.options, arguments.names_gpu, arguments.json)
+    explain(text, &run, &arguments.options, arguments.names_gpu, arguments.json)
 }
 
 /// Explains the message of a text for a run.
@@ -122,17 +119,10 @@ fn report(diagnosis: &TrainerDiagnosis, style: &Style) -> String {
     parts.extend(matches(explanation, style));
     parts.extend(arithmetic(explanation, style));
     if let Some(plan) = &explanation.plan {
-        parts.extend(fixes(plan, &diagnosis.advice(), style));
+        parts.extend(what_helps(plan, &diagnosis.advice(), style));
         parts.push(remarks(&diagnosis.run, style));
     }
     parts.join("\n")
-}
-
-/// Formats the fixes of a run that does not fit, and the largest values that fit.
-pub fn fixes(plan: &Plan<TrainerRequest>, advice: &TrainerAdvice, style: &Style) -> Vec<String> {
-    let torch = plan.request.machine().torch;
-    let fixes = (!plan.fits).then(|| trainer_fixes(advice, torch, style));
-    fixes.into_iter().chain([what_fits(&advice.largest, style)]).collect()
 }
 
 /// The command that plans a run.

@@ -40,6 +40,8 @@ pub struct Arguments {
     pub options: Options,
     /// Whether to print JSON.
     pub json: bool,
+    /// Text of the script or log with the run.
+    pub log: Option<String>,
     /// File with the message, for `diagnose` only.
     pub message: Option<OsString>,
     /// GPUs of the table, for `fit` only.
@@ -50,6 +52,16 @@ pub struct Arguments {
     pub names_gpu: bool,
     /// Other words: a file, or a command that starts the trainer.
     pub plain: Vec<OsString>,
+}
+
+impl Arguments {
+    /// The only other word, if it is a file and not a command.
+    fn file(&self) -> Option<&OsStr> {
+        match &self.plain[..] {
+            [file] if !file.to_string_lossy().contains(char::is_whitespace) => Some(file),
+            _ => None,
+        }
+    }
 }
 
 impl PlanArguments for Arguments {
@@ -213,10 +225,11 @@ pub fn planned(run: Run, options: &Options) -> Result<Plan<TrainerRequest>, Erro
 
 /// Reads the run of a command, a script or a log, and the options, which override it.
 fn nanochat_run(arguments: &mut Arguments) -> Result<nanochat::Run, Error> {
-    let launch = match &arguments.plain[..] {
-        [] => Launch::default(),
-        [file] if !file.to_string_lossy().contains(char::is_whitespace) => launch::of_text(&text_of(file)?)?,
-        words => {
+    arguments.log = arguments.file().map(text_of).transpose()?;
+    let launch = match (&arguments.log, &arguments.plain[..]) {
+        (Some(text), _) => launch::of_text(text)?,
+        (None, []) => Launch::default(),
+        (None, words) => {
             let words: Vec<String> = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
             launch::of_command(&words)?
         }
@@ -279,8 +292,7 @@ fn take_word(command: &'static str, trainer: Trainer, arguments: &mut Arguments,
 fn answer(plan: &Plan<TrainerRequest>, advice: &TrainerAdvice, style: &Style) -> String {
     let mut parts = vec![report::verdict_with(plan, &[], style)];
     parts.extend(plan.oom.as_ref().map(|oom| report::message(oom, style)));
-    parts.extend((!plan.fits).then(|| trainer_fixes(advice, plan.request.machine().torch, style)));
-    parts.push(what_fits(&advice.largest, style));
+    parts.extend(what_helps(plan, advice, style));
     parts.extend([report::phases(plan, style), report::peak(plan, style), report::outside(plan, style)]);
     parts.push(report::basis(plan, style));
     parts.push(remarks(plan.request.run(), style));
@@ -291,6 +303,12 @@ fn answer(plan: &Plan<TrainerRequest>, advice: &TrainerAdvice, style: &Style) ->
 pub fn remarks(run: &Run, style: &Style) -> String {
     let remarks: String = run.remarks().into_iter().map(|remark| style.wrapped(remark, 0)).collect();
     style.paint(Ink::Heading, "Worth knowing") + "\n" + &remarks + &without_effect(run, style)
+}
+
+/// The fixes of a run that does not fit, and the largest values that fit.
+pub fn what_helps(plan: &Plan<TrainerRequest>, advice: &TrainerAdvice, style: &Style) -> Vec<String> {
+    let fixes = (!plan.fits).then(|| trainer_fixes(advice, plan.request.machine().torch, style));
+    fixes.into_iter().chain([what_fits(&advice.largest, style)]).collect()
 }
 
 /// The largest value of each knob with which the run fits.
