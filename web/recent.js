@@ -1,5 +1,5 @@
 // Keeps the runs that were shown on this device, and lists them. shortcuts.js loads it on pages with the button
-// `#recent`. Nothing is sent: the list is in the browser's storage.
+// `#recent`, and on the start page. Nothing is sent: the list is in the browser's storage.
 const KEY = "headroom.recent";
 const MOST = 12;
 // A run is kept after it was shown for this time, so that the steps to it are not.
@@ -63,8 +63,9 @@ const element = (name, properties, ...children) => {
   return made;
 };
 
-const row = ({ hash, run, verdict, outcome }, close) => {
-  const href = new URL(location.href);
+const row = ({ hash, run, verdict, outcome }, page, close) => {
+  const href = new URL(page, location.href);
+  href.search = location.search;
   href.hash = hash;
   const words = element("span", { textContent: verdict });
   words.dataset.outcome = outcome;
@@ -89,7 +90,7 @@ const open = (button) => {
   });
   list.append(
     element("strong", { textContent: button.title }),
-    element("ol", {}, ...read().map((run) => row(run, close))),
+    element("ol", {}, ...read().map((run) => row(run, "", close))),
     clear,
   );
   list.addEventListener("toggle", ({ newState }) => {
@@ -109,6 +110,24 @@ const open = (button) => {
 // A button that becomes disabled would lose the focus.
 const show = (button) => {
   button.ariaDisabled = String(read().length === 0 && !current());
+};
+
+// Lists the runs on the start page.
+export const list = (place) => {
+  const show = () => {
+    const runs = read();
+    const rows = runs.map((run) => row(run, "calculator.html", () => {}));
+    const clear = element("button", { type: "button", className: "button", id: "recent-clear", textContent: place.dataset.clear });
+    clear.addEventListener("click", () => {
+      write([]);
+      show();
+      document.getElementById("anything")?.focus();
+    });
+    place.replaceChildren(place.firstElementChild, element("ol", { id: "recent-rows" }, ...rows), clear);
+    place.hidden = runs.length === 0;
+  };
+  show();
+  addEventListener("storage", show);
 };
 
 export const start = (button) => {

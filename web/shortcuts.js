@@ -114,6 +114,8 @@ addEventListener("keydown", (event) => {
 // Compare has two runs, and therefore no list of recent ones.
 const recent = document.querySelector(":is(.budget, .gpus) #recent");
 if (recent) import("./recent.js").then(({ start }) => start(recent));
+const runs = document.getElementById("recent-runs");
+if (runs) import("./recent.js").then(({ list }) => list(runs));
 
 // A printed calculator is a report: in the light theme, with all tensors and the address of the run.
 const root = document.documentElement;

@@ -109,7 +109,12 @@ fn depth_20_on_12_gb_has_a_reason() {
 #[test]
 fn a_run_may_come_from_a_command_a_script_or_a_log() {
     let options = ["--depth=6", "--device-batch-size=4", "--total-batch-size=65536"];
-    let expected = json(&[&["nanochat", "--compile=False", "--gpu=RTX 4090"], &options[..]].concat());
+    // A link has the options in their order.
+    let without_link = |mut plan: Value| {
+        plan.as_object_mut().expect("an object").remove("link");
+        plan
+    };
+    let expected = without_link(json(&[&["nanochat", "--compile=False", "--gpu=RTX 4090"], &options[..]].concat()));
     let command = format!("torchrun --standalone --nproc_per_node=1 -m scripts.base_train -- {}", options.join(" "));
     let words: Vec<&str> = command.split(' ').collect();
     let folder = tempfile::tempdir().expect("a folder");
@@ -134,7 +139,7 @@ fn a_run_may_come_from_a_command_a_script_or_a_log() {
         let run: Vec<&str> = [&["nanochat", "--json"], &run[1..]].concat();
         let output = headroom(&run);
         let plan: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", text(&output.stderr)));
-        assert_eq!(plan, expected, "{run:?}");
+        assert_eq!(without_link(plan), expected, "{run:?}");
     }
     let other = json(&["nanochat", "--compile=False", "--depth=4", &log]);
     assert_eq!((&other["config"]["depth"], &other["config"]["device_batch_size"]), (&4.into(), &4.into()));
@@ -268,4 +273,18 @@ fn options_without_effect_are_listed() {
     let output = headroom(&[&NANOCHAT[..], &["--matrix-lr=0.1", "--run=x", "--gpu=H200"]].concat());
     let answer = text(&output.stdout);
     assert!(answer.contains("These options change no memory: --matrix-lr, --run."), "{answer}");
+}
+
+#[test]
+fn a_link_has_the_options_without_paths_and_the_model() {
+    let of_nanochat = headroom(&["nanochat", "--compile=False", "--depth=4", "--run=mine", "--gpu", "L4", "--link"]);
+    let link = "http://127.0.0.1:8420/#1&trainer=nanochat&options=--compile%3DFalse%20--depth%3D4&gpu=L4\n";
+    assert_eq!(text(&of_nanochat.stdout), link);
+    let arguments = ["hf", "Qwen3-0.6B", "--bf16", "--lora_r=8", "--per_device_train_batch_size=1", "--gpu", "L4"];
+    let plan = json(&arguments);
+    let link = plan["link"].as_str().expect("a link");
+    assert!(link.starts_with("http://127.0.0.1:8420/#1&trainer=hf&options=--bf16%20--lora_r%3D8"), "{link}");
+    assert!(link.contains("config=%7B") && link.ends_with("&gpu=L4"), "{link}");
+    assert_eq!(text(&headroom(&[&arguments[..], &["--link"]].concat()).stdout).trim_end(), link);
+    assert_eq!(headroom(&[&arguments[..], &["--link", "--json"]].concat()).status.code(), Some(2));
 }

@@ -195,7 +195,10 @@ const TEXT_KEY: &str = "headroom.text";
 const MESSAGE_KEY: &str = "headroom.message";
 const FIGURES_KEY: &str = "headroom.figures";
 const CONFIG_KEY: &str = "headroom.config";
-const DEMO_KEY: &str = "headroom.demo";
+/// Key of the demo's settings, for [`keep`].
+pub const DEMO: &str = "headroom.demo";
+/// Key of the start page's text, for [`keep`].
+pub const START: &str = "headroom.start";
 /// Maximum size in bytes of a stored text. Browsers store about five million characters of a window, and two texts are
 /// stored.
 pub const KEPT_BYTES_MAX: usize = 5 << 19;
@@ -287,18 +290,18 @@ pub fn kept_message() -> Option<(String, String)> {
     Some(kept)
 }
 
-/// Stores the demo's settings for the same page in another language.
-pub fn keep_demo(kept: &str) {
+/// Stores a text for the same page in another language.
+pub fn keep(key: &str, text: &str) {
     if let Some(storage) = session_storage() {
-        let _ = storage.set_item(DEMO_KEY, kept);
+        let _ = storage.set_item(key, text);
     }
 }
 
-/// Returns the demo's stored settings, and removes them.
-pub fn kept_demo() -> Option<String> {
+/// Returns a text that [`keep`] stored, and removes it.
+pub fn take_kept(key: &str) -> Option<String> {
     let storage = session_storage()?;
-    let kept = storage.get_item(DEMO_KEY).ok()??;
-    let _ = storage.remove_item(DEMO_KEY);
+    let kept = storage.get_item(key).ok()??;
+    let _ = storage.remove_item(key);
     Some(kept)
 }
 
@@ -318,6 +321,11 @@ pub fn fetched_text() -> String {
 pub fn language() -> String {
     let root = document().document_element();
     root.and_then(|root| root.get_attribute("lang")).unwrap_or_default()
+}
+
+/// Opens a page as a step of the browser's history.
+pub fn go_to(address: &str) {
+    let _ = window().location().assign(address);
 }
 
 /// Reloads the page in another language and stores the choice.

@@ -14,6 +14,11 @@ use leptos::{mount::mount_to_body, prelude::*};
 
 use text::Key;
 
+/// Shows the start page.
+pub fn start() {
+    show(text::TITLE_START, pages::StartPage);
+}
+
 /// Shows the calculator.
 pub fn budget() {
     show(text::TITLE_BUDGET, pages::BudgetPage);

@@ -8,6 +8,7 @@ mod diagnose;
 mod embed;
 mod gpus;
 mod rig;
+mod start;
 mod trainers;
 
 pub use budget::BudgetPage;
@@ -17,4 +18,5 @@ pub use diagnose::DiagnosePage;
 pub use embed::EmbedPage;
 pub use gpus::GpusPage;
 pub use rig::RigPage;
+pub use start::StartPage;
 pub use trainers::TrainersPage;

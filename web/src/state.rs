@@ -25,6 +25,7 @@ pub mod no_plan;
 pub mod pasted;
 pub mod places;
 pub mod presets;
+pub mod recognized;
 pub mod rig;
 pub mod rig_charts;
 pub mod sentence;

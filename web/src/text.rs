@@ -53,7 +53,7 @@ pub fn message(message: &Message) -> String {
 pub const THEMES: [Key; 3] = [THEME_AUTO, THEME_LIGHT, THEME_DARK];
 /// The pages with their addresses.
 pub const PAGE_LINKS: [(Key, &str); 8] = [
-    (PAGE_BUDGET, "./"),
+    (PAGE_BUDGET, "./calculator.html"),
     (PAGE_DIAGNOSE, "./diagnose.html"),
     (PAGE_GPUS, "./gpus.html"),
     (PAGE_COMPARE, "./compare.html"),

@@ -78,7 +78,8 @@ fn ensure_page(shell: &Shell, build: Build) -> Result<()> {
 }
 
 /// The pages; each has its own program, named in its HTML.
-pub const PAGES: [&str; 8] = [
+pub const PAGES: [&str; 9] = [
+    "calculator.html",
     "compare.html",
     "demo.html",
     "diagnose.html",
@@ -203,8 +204,9 @@ mod tests {
 
     /// Characters of a description that search results and previews show.
     const DESCRIPTION_MAX: usize = 160;
-    const TITLES: [(&str, text::Key); 8] = [
-        ("index.html", text::TITLE_BUDGET),
+    const TITLES: [(&str, text::Key); 9] = [
+        ("index.html", text::TITLE_START),
+        ("calculator.html", text::TITLE_BUDGET),
         ("diagnose.html", text::TITLE_DIAGNOSE),
         ("gpus.html", text::TITLE_GPUS),
         ("compare.html", text::TITLE_COMPARE),

@@ -49,7 +49,8 @@ pub fn add_of_worker(dist: &Path) -> Result<()> {
 /// Returns the page's name in the text sections.
 fn name_of(page: &str) -> &str {
     match page.trim_end_matches(".html") {
-        "index" => "budget",
+        "index" => "start",
+        "calculator" => "budget",
         name => name,
     }
 }

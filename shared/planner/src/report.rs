@@ -124,9 +124,9 @@ impl<R: RunOnMachine> Plan<R> {
 }
 
 impl Plan<TrainerRequest> {
-    /// The plan as a document.
+    /// The plan as a document. `link` opens it in the page.
     #[must_use]
-    pub fn trainer_document(&self, advice: &TrainerAdvice) -> Node {
+    pub fn trainer_document(&self, advice: &TrainerAdvice, link: &str) -> Node {
         let MemoryFields { device, phases, peak, oom, basis } = self.memory_fields();
         let fit = advice.largest.iter().map(|(knob, value)| (knob.key, value.map_or_else(|| words(None), number)));
         let remarks = self.request.run().remarks().into_iter().map(|remark| words(Some(remark)));
@@ -146,6 +146,7 @@ impl Plan<TrainerRequest> {
             ("fixes", Node::List(advice.fixes.iter().map(|fix| Node::Value(fix.json())).collect())),
             ("obstacle", words((!obstacle.is_empty()).then_some(&*obstacle))),
             ("remarks", Node::List(remarks.collect())),
+            ("link", words(Some(link))),
         ])
     }
 }

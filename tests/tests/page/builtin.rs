@@ -56,7 +56,7 @@ fn the_strip_has_room_and_a_command() {
             page.resize(size).await;
             // German has the longest words.
             for language in ["en", "de"] {
-                page.open_link(&format!("{}?lang={language}#{FRAGMENT}", page.address)).await;
+                page.open_link(&format!("{}calculator.html?lang={language}#{FRAGMENT}", page.address)).await;
                 let heights: Vec<f64> = page
                     .value(
                         "['.builtin__answer', '.builtin__detail', '#copy-train']

@@ -28,13 +28,13 @@ fn the_headers_links_carry_the_run() {
         // The config is as it was pasted.
         let config = "document.querySelector('#config').value";
         page.until("the config is there", &format!("{config} === 'batch_size = 32  # mine\\n'")).await;
-        go(page, "./#", VERDICT).await;
+        go(page, "calculator.html", VERDICT).await;
         let gpu = "document.querySelector('#gpu').value";
         assert_eq!(page.value::<String>(gpu).await, "GeForce RTX 3060 12GB");
         assert_eq!(page.value::<String>(config).await, "batch_size = 32  # mine\n");
         // By way of a page that shows no run.
         go(page, "demo.html", "document.querySelector('#write')").await;
-        go(page, "./#", VERDICT).await;
+        go(page, "calculator.html", VERDICT).await;
         assert_eq!(page.value::<String>(gpu).await, "GeForce RTX 3060 12GB");
         assert_eq!(page.value::<String>(config).await, "batch_size = 32  # mine\n");
         // The run that Diagnose found, on the message's GPU.
@@ -42,7 +42,7 @@ fn the_headers_links_carry_the_run() {
         page.paste("#message", MESSAGE).await;
         page.paste("#config", "batch_size = 64\n").await;
         page.until("the run is simulated", "document.querySelector('[data-testid=agreement]')").await;
-        go(page, "./#", VERDICT).await;
+        go(page, "calculator.html", VERDICT).await;
         assert_eq!(page.value::<String>("document.querySelector('#batch_size').value").await, "64");
         assert_eq!(page.value::<String>(gpu).await, "GeForce RTX 4070");
         // The message is still there.
@@ -62,7 +62,7 @@ fn headers_links_carry_run_and_message() {
         let whole = "location.hash.includes('batch_size=64') && location.hash.includes('oom.requested=6.14GiB')";
         page.until("the address has both", whole).await;
         let address: String = page.value("location.href").await;
-        go(page, "./#", VERDICT).await;
+        go(page, "calculator.html", VERDICT).await;
         assert!(!page.value::<String>("location.hash").await.contains("oom."), "the calculator shows no message");
         let link: String = page.value("document.querySelector('.header__pages [href*=diagnose]').href").await;
         assert_eq!(link, address);
@@ -101,7 +101,7 @@ fn message_of_another_gpu_does_not_change_an_opened_run() {
         assert!(!link.contains("oom."), "the message is of another run: {link}");
         page.goto(&(link + &figures)).await;
         page.until("the message is there", "document.querySelector('#message')?.value.includes('6.14 GiB')").await;
-        go(page, "./#", VERDICT).await;
+        go(page, "calculator.html", VERDICT).await;
         assert_eq!(answer().await, before);
         // A reload of Diagnose changes nothing either.
         for is_reloaded in [false, true] {
@@ -111,7 +111,7 @@ fn message_of_another_gpu_does_not_change_an_opened_run() {
                 page.browser.driver.refresh().await.expect("the page opens");
                 page.until("the page is there", "document.querySelector('#message')").await;
             }
-            go(page, "./#", VERDICT).await;
+            go(page, "calculator.html", VERDICT).await;
             assert_eq!(answer().await, before);
             assert_eq!(page.value::<String>("document.querySelector('#batch_size').value").await, "24");
         }
@@ -175,7 +175,7 @@ fn log_with_a_command_and_a_message_leads_to_its_diagnosis() {
         page.until("the run is simulated", "document.querySelector('[data-testid=agreement]')").await;
         assert!(page.text("[data-testid=explanation]").await.contains("to the last digit"));
         // The header's link leads back to the whole log.
-        go(page, "./#", VERDICT).await;
+        go(page, "calculator.html", VERDICT).await;
         assert_eq!(page.value::<String>("document.querySelector('#config').value").await, log);
         page.click("[data-testid=to-diagnose]").await;
         page.until("the run is simulated", "document.querySelector('[data-testid=agreement]')").await;
@@ -250,7 +250,7 @@ fn text_survives_another_page_back_and_a_reload() {
             page.paste("#config", "batch_size = 2\n").await;
             page.until("the address follows", "location.hash.includes('batch_size=2')").await;
             let mut n_steps: i32 = 0;
-            while !page.value::<String>("location.pathname").await.ends_with('/') {
+            while !page.value::<String>("location.pathname").await.ends_with("/calculator.html") {
                 page.back().await;
                 page.until("a page is there", "document.querySelector('#config')").await;
                 n_steps += 1;
@@ -277,7 +277,7 @@ fn diagnose_gets_the_latest_run_and_not_one_that_was_left_there() {
             page.paste("#config", &text).await;
             go(page, "diagnose.html", "document.querySelector('#message')").await;
             assert_eq!(page.value::<String>(config).await, text);
-            go(page, "./#", VERDICT).await;
+            go(page, "calculator.html", VERDICT).await;
         }
         page.script("sessionStorage.clear()").await;
         page.open("").await;

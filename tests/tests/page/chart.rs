@@ -255,7 +255,7 @@ const UNLABELLED: &str = "[...document.querySelectorAll('.chart__tick span')].fi
 fn every_tick_has_a_label() {
     tell("every_tick_has_a_label", async |page| {
         for language in ["en", "de", "zh"] {
-            page.open_link(&format!("{}?lang={language}#{FITS}", page.address)).await;
+            page.open_link(&format!("{}calculator.html?lang={language}#{FITS}", page.address)).await;
             for size in [LAPTOP, PHONE, (1920, 1080)] {
                 page.resize(size).await;
                 assert_eq!(page.value::<u64>(UNLABELLED).await, 0, "{language} {size:?}");

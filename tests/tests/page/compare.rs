@@ -323,7 +323,7 @@ fn pinned_run_and_its_comments_stay_in_other_pages_and_languages() {
         page.until("the runs differ", &format!("{HEADLINE}.endsWith('more and does not fit')")).await;
         let tiles = [tile(page, "pinned").await, tile(page, "changed").await];
         for (other, there) in
-            [("./", "#verdict[data-fits]"), ("demo.html", "#write"), ("gpus.html", "[data-testid=gpus]")]
+            [("calculator.html", "#verdict[data-fits]"), ("demo.html", "#write"), ("gpus.html", "[data-testid=gpus]")]
         {
             page.click(&format!(".header__pages [href*='{other}']")).await;
             page.until("the page is there", &format!("document.querySelector('{there}')")).await;
@@ -333,7 +333,7 @@ fn pinned_run_and_its_comments_stay_in_other_pages_and_languages() {
             assert_eq!([tile(page, "pinned").await, tile(page, "changed").await], tiles, "{other}");
         }
         // The changed run of the calculator is compared with the pinned one.
-        page.click(".header__pages [href^='./#'], .header__pages [href='./']").await;
+        page.click(".header__pages [href*='calculator.html']").await;
         page.until("the calculator is there", "document.querySelector('#verdict[data-fits]')").await;
         page.fill("#batch_size", "8").await;
         page.until("it is changed", "location.hash.includes('batch_size=8')").await;

@@ -114,7 +114,7 @@ fn a_name_of_no_gpu_is_marked_and_has_no_verdict() {
 #[test]
 fn unknown_gpu_of_a_link_is_named_once_and_can_be_cleared() {
     tell("unknown_gpu_of_a_link_is_named_once_and_can_be_cleared", async |page| {
-        page.goto(&format!("{}?fresh#1&gpu=foobar", page.address)).await;
+        page.goto(&format!("{}calculator.html?fresh#1&gpu=foobar", page.address)).await;
         page.until("the field is marked", &format!("{GPU}?.ariaInvalid === 'true'")).await;
         let count = "document.body.innerText.split('foobar').length - 1";
         assert_eq!(page.value::<u64>(count).await, 1);

@@ -185,7 +185,11 @@ fn a_fix_keeps_the_tokens_of_the_run_as_it_is() {
 fn comments_of_a_fix_go_with_gpu_and_other_keys() {
     tell("comments_of_a_fix_go_with_gpu_and_other_keys", async |page| {
         for change in ["gpu", "n_layer", "others"] {
-            page.open_link(&format!("{}?{change}#1&gpu=RTX%204070&others=2GiB&batch_size=64", page.address)).await;
+            page.open_link(&format!(
+                "{}calculator.html?{change}#1&gpu=RTX%204070&others=2GiB&batch_size=64",
+                page.address
+            ))
+            .await;
             page.until("fixes are offered", OFFERED).await;
             page.click("[data-fix=micro_batch] button").await;
             page.until("they are there", &format!("{CONFIG}.includes('# headroom: fits')")).await;

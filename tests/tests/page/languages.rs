@@ -167,12 +167,15 @@ fn a_language_that_is_chosen_keeps_the_run_and_stays() {
         assert!(verdict.contains(",") && !verdict.contains("short"), "{verdict}");
 
         // The link contains the language, and nothing else of the query.
-        page.open_link(&format!("{}?lang=de&token=secret#{RUN}", page.address)).await;
+        page.open_link(&format!("{}calculator.html?lang=de&token=secret#{RUN}", page.address)).await;
         page.click("#copy-link").await;
         let said = format!("'{}'", table("de").word(text::COPIED));
         page.until("it is copied", &format!("document.querySelector('#copy-link').textContent.includes({said})")).await;
         let link = page.clipboard().await;
-        assert!(link.starts_with(&format!("{}?lang=de#1&", page.address)) && !link.contains("secret"), "{link}");
+        assert!(
+            link.starts_with(&format!("{}calculator.html?lang=de#1&", page.address)) && !link.contains("secret"),
+            "{link}"
+        );
         let next: String =
             page.value("document.querySelector('.header__pages a:nth-child(2)').getAttribute('href')").await;
         // The run follows the language in the link.
@@ -181,7 +184,7 @@ fn a_language_that_is_chosen_keeps_the_run_and_stays() {
         // A later visit uses the chosen language. A language in the address takes precedence.
         page.open("").await;
         assert_eq!(language(page).await, "de");
-        page.open_link(&format!("{}?lang=en", page.address)).await;
+        page.open_link(&format!("{}calculator.html?lang=en", page.address)).await;
         assert_eq!(language(page).await, "en");
     });
 }
@@ -209,7 +212,7 @@ fn no_language_makes_a_page_wider_than_its_window() {
         for size in [(360, 740), PHONE, (768, 1024), LAPTOP, (1920, 1080)] {
             page.resize(size).await;
             for spoken in &LANGUAGES {
-                page.open_link(&format!("{}?lang={}#{RUN}", page.address, spoken.code)).await;
+                page.open_link(&format!("{}calculator.html?lang={}#{RUN}", page.address, spoken.code)).await;
                 let wide: i64 = page.value("document.documentElement.scrollWidth - innerWidth").await;
                 assert!(wide <= 0, "{} at {size:?}: {wide} too wide", spoken.code);
                 // The header's controls stay within the window and do not overlap.
@@ -231,7 +234,7 @@ fn a_card_for_forums_and_the_config_are_taken_along() {
     tell("a_card_for_forums_and_the_config_are_taken_along", async |page| {
         page.open(RUN).await;
         let gpu = copied(page, "copy-card").await;
-        let link = format!("({}#1&", page.address);
+        let link = format!("({}calculator.html#1&", page.address);
         assert!(gpu.starts_with("**Does not fit: ") && gpu.contains("| best fix | `batch_size = 8, "), "{gpu}");
         assert!(gpu.contains(&link), "{gpu}");
 

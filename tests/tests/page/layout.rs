@@ -44,7 +44,7 @@ fn no_width_scrolls_sideways() {
         }
         // The longest names, and a long file name without a blank.
         for language in ["de", "ja", "zh"] {
-            page.goto(&format!("{}?lang={language}#{FAILS}", page.address)).await;
+            page.goto(&format!("{}calculator.html?lang={language}#{FAILS}", page.address)).await;
             page.until("the verdict is there", "document.querySelector('#verdict[data-fits]')").await;
             for size in SIZES.into_iter().chain([(760, 900), (900, 900), (1100, 800)]) {
                 page.resize(size).await;
@@ -136,7 +136,7 @@ const CUT_TICKS: &str = "[...document.querySelectorAll('.chart__tick span')]
 fn axis_labels_are_whole() {
     tell("axis_labels_are_whole", async |page| {
         for language in ["en", "de", "ja", "zh"] {
-            page.goto(&format!("{}?lang={language}#{FAILS}", page.address)).await;
+            page.goto(&format!("{}calculator.html?lang={language}#{FAILS}", page.address)).await;
             page.until("the chart is there", "document.querySelector('.chart__tick')").await;
             for size in SIZES {
                 page.resize(size).await;
@@ -159,7 +159,7 @@ const CUT_TEXTS: &str =
 #[test]
 fn german_texts_are_whole() {
     tell("german_texts_are_whole", async |page| {
-        page.goto(&format!("{}?lang=de#{FAILS}", page.address)).await;
+        page.goto(&format!("{}calculator.html?lang=de#{FAILS}", page.address)).await;
         page.until("the verdict is there", "document.querySelector('#verdict[data-fits]')").await;
         for size in [PHONE, (768, 1024), (1024, 768), (1240, 900), (1280, 900), (1440, 900), (1920, 1080)] {
             page.resize(size).await;
@@ -206,7 +206,7 @@ fn nothing_jumps_between_fits_and_does_not_fit() {
     tell("nothing_jumps_between_fits_and_does_not_fit", async |page| {
         let sizes = [LAPTOP, (320, 640), PHONE, (768, 1024), (1023, 768), (1024, 768), (1920, 1080)];
         for (language, size) in ["en", "de"].into_iter().flat_map(|language| sizes.map(|size| (language, size))) {
-            page.open_link(&format!("{}?lang={language}#{FITS}", page.address)).await;
+            page.open_link(&format!("{}calculator.html?lang={language}#{FITS}", page.address)).await;
             page.resize(size).await;
             let fits = boxes(page).await;
             page.fill("#batch_size", "64").await;
@@ -316,7 +316,7 @@ fn narrow_panels_show_whole_rows() {
     tell("narrow_panels_show_whole_rows", async |page| {
         for language in ["en", "de", "zh", "ja"] {
             for fragment in [FITS, FAILS] {
-                page.open_link(&format!("{}?lang={language}#{fragment}", page.address)).await;
+                page.open_link(&format!("{}calculator.html?lang={language}#{fragment}", page.address)).await;
                 page.until(
                     "the advice is there",
                     "document.querySelector('.fixes:not(.stale) :is(.fixes__lead, .fixes__fix)')",
@@ -428,7 +428,8 @@ fn checkboxes_are_squares_of_16_px() {
     tell("checkboxes_are_squares_of_16_px", async |page| {
         for language in ["en", "de"] {
             for (name, shown, n_checkboxes) in [
-                ("", "#verdict[data-fits]", 6),
+                ("calculator.html", "#verdict[data-fits]", 6),
+                ("index.html", "#anything", 0),
                 ("diagnose.html", "#message", 0),
                 ("demo.html", "#slowly", 1),
                 ("embed.html", "#snippet", 0),

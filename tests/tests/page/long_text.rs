@@ -156,6 +156,7 @@ fn every_field_takes_a_bounded_paste() {
         for (name, n_fields_min, shown) in [
             ("demo.html", 6, "#n-tokens"),
             ("diagnose.html", 2, "#message"),
+            ("index.html", 3, "#anything"),
             ("embed.html", 3, "#snippet"),
             ("gpus.html", 4, "[data-testid=gpus]"),
             ("compare.html", 11, "[data-testid=compare-headline]"),

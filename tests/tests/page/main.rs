@@ -43,6 +43,7 @@ mod rig_training;
 mod rig_words;
 mod rig_writes;
 mod shared_links;
+mod start;
 mod static_host;
 mod targets;
 mod tensors;

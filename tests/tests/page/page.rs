@@ -112,10 +112,10 @@ fn tell_in(
 }
 
 impl Page {
-    /// Opens the page, with a fragment if it is not empty, and waits for the verdict.
+    /// Opens the calculator, with a fragment if it is not empty, and waits for the verdict.
     pub async fn open(&self, fragment: &str) {
         let hash = if fragment.is_empty() { "" } else { "#" };
-        self.open_link(&format!("{}{hash}{fragment}", self.address)).await;
+        self.open_link(&format!("{}calculator.html{hash}{fragment}", self.address)).await;
     }
 
     /// Opens a link and waits for the verdict and for the list of tensors, which loads later.

@@ -151,7 +151,7 @@ fn only_a_plan_that_is_drawn_is_the_last_one() {
         page.fill("#n_head", "7").await;
         let words = "document.querySelector('.chart__none')?.textContent";
         page.until("the last plan stays", &format!("{words}?.startsWith('Showing the last valid plan')")).await;
-        let link = format!("{}?anew#1&batch_size=64&n_head=7", page.address);
+        let link = format!("{}calculator.html?anew#1&batch_size=64&n_head=7", page.address);
         page.goto(&link).await;
         page.until("the chart is empty", &format!("{words}?.startsWith('Nothing to draw')")).await;
         page.until("nor changes", "document.querySelector('#fixes').textContent.includes('once there is a plan')")

@@ -46,14 +46,15 @@ fn missing_memory_has_a_readable_unit() {
 }
 
 /// The pages that need no agent, with a selector of what each draws.
-const PAGES: [(&str, &str); 7] = [
+const PAGES: [(&str, &str); 8] = [
     ("compare.html", "[data-testid=compare-headline]"),
     ("demo.html", "#write"),
     ("diagnose.html", "#message"),
     ("embed.html", "#snippet"),
     ("gpus.html", "[data-testid=gpus]"),
+    ("index.html", "#anything"),
     ("trainers.html", "#verdict[data-fits]"),
-    ("", "#verdict[data-fits]"),
+    ("calculator.html", "#verdict[data-fits]"),
 ];
 
 /// Opens each page that needs no agent, and runs `story` with its name.
@@ -111,13 +112,13 @@ fn diagnose_has_a_heading_before_a_message() {
 fn each_language_has_its_own_punctuation() {
     tell("each_language_has_its_own_punctuation", async |page| {
         for language in ["zh", "ja"] {
-            page.open_link(&format!("{}?lang={language}#{FAILS}", page.address)).await;
+            page.open_link(&format!("{}calculator.html?lang={language}#{FAILS}", page.address)).await;
             let reasons = "[...document.querySelectorAll('.tensors__why')].map((reason) => reason.textContent)";
             let reasons: Vec<String> = page.value(reasons).await;
             assert!(reasons.len() > 3, "{reasons:?}");
             assert!(reasons.iter().all(|reason| !reason.contains(": ")), "{language}: {reasons:?}");
         }
-        page.open_link(&format!("{}?lang=de#{FAILS}", page.address)).await;
+        page.open_link(&format!("{}calculator.html?lang=de#{FAILS}", page.address)).await;
         let ticks = "[...document.querySelectorAll('.chart__ticks--phases [data-short]')]
             .map((tick) => [tick.dataset.short, tick.textContent])";
         let ticks: BTreeSet<(String, String)> = page.value(ticks).await;

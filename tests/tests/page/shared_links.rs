@@ -225,7 +225,7 @@ fn image_of_a_plan_is_the_same_in_both_themes_and_in_the_language_of_the_page() 
     tell_at(test, &means, &host.address, None, async |page| {
         for (language, words) in [("en", "Fits: "), ("de", "Passt: "), ("ja", "収まります"), ("zh", "显存够用")]
         {
-            page.open_link(&format!("{}?lang={language}#1&batch_size=4", page.address)).await;
+            page.open_link(&format!("{}calculator.html?lang={language}#1&batch_size=4", page.address)).await;
             let mut images: Vec<String> = Vec::new();
             for theme in ["light", "dark"] {
                 page.script(&format!("document.documentElement.dataset.theme = '{theme}'")).await;

@@ -192,7 +192,7 @@ fn grouped_tensors_are_accessible_and_fit_every_width() {
     let axe = fs::read_to_string(axe).expect("axe-core's script");
     tell(name, async |page| {
         for language in ["en", "de", "ja", "zh"] {
-            page.open_link(&format!("{}?lang={language}#{FITS}", page.address)).await;
+            page.open_link(&format!("{}calculator.html?lang={language}#{FITS}", page.address)).await;
             page.script(&axe).await;
             page.script("const group = document.querySelector('#tensors-group'); group.value = 'module'; group.dispatchEvent(new Event('change'))").await;
             page.click("#tensors summary").await;
@@ -221,7 +221,7 @@ fn sizes_of_the_list_are_those_of_the_program() {
         for language in ["en", "de", "ja", "zh"] {
             for run in ["1&batch_size=1&n_layer=2&n_embd=640&n_head=10&vocab_size=65&gpu=RTX%204070", FITS] {
                 page.goto("about:blank").await;
-                page.open_link(&format!("{}?lang={language}#{run}", page.address)).await;
+                page.open_link(&format!("{}calculator.html?lang={language}#{run}", page.address)).await;
                 for x in [0.02, 0.3, 0.6] {
                     mouse(page, "mouseMoved", point_at(page, x, 0.5).await, false).await;
                     page.until("the details are shown", DETAILS).await;

@@ -185,7 +185,7 @@ fn a_value_that_cannot_be_read_has_no_plan() {
             page.until("the link has the run", "location.hash.length > 1").await;
         }
         for fragment in ["1&batch_size=99999999999999999999&gpu=L4", "1&compile=maybe&gpu=L4"] {
-            let link = format!("{}?anew{}#{fragment}", page.address, fragment.len());
+            let link = format!("{}calculator.html?anew{}#{fragment}", page.address, fragment.len());
             page.goto(&link).await;
             says(page, "cannot be read").await;
         }

@@ -50,7 +50,8 @@ impl DemoContext {
     /// Creates the initial state, with values kept from the page in another language.
     pub fn new() -> Self {
         let first = || StoredSettings { prompt: text::DEMO_PROMPT.to_owned(), ..StoredSettings::default() };
-        let kept = browser::kept_demo().and_then(|kept| StoredSettings::of_text(&kept)).unwrap_or_else(first);
+        let kept =
+            browser::take_kept(browser::DEMO).and_then(|kept| StoredSettings::of_text(&kept)).unwrap_or_else(first);
         Self {
             demo: RwSignal::new(Demo::default()),
             settings: RwSignal::new(kept.settings),

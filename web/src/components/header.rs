@@ -17,6 +17,9 @@ const THEMES: [Option<&str>; 3] = [None, Some("light"), Some("dark")];
 /// Indices of the pages that show a run: the calculator, Diagnose, the GPUs, Compare and Embed.
 const SHOWS_RUN: [usize; 5] = [0, 1, 2, 3, 6];
 
+/// Index of the start page, which the name of the header links to.
+pub const START: usize = usize::MAX;
+
 /// The page's header.
 #[component]
 pub fn Header(
@@ -41,14 +44,14 @@ pub fn Header(
     view! {
         <header class="header">
             <a class="header__skip" href="#answer" on:click=move |event| skip(&event)>{t(text::SKIP_TO_ANSWER)}</a>
-            <p class="header__name">
+            <a class="header__name" href=address(START, "./") aria-current=(page == START).then_some("page") on:click=act(move || leave.run(()))>
                 <svg class="header__sign" viewBox="0 0 20 20" aria-hidden="true">
                     <path d="M2 4h16" />
                     <path d="M2 18V13h4V9h4v2h4v-2h4v9z" />
                 </svg>
                 <strong>{t(text::NAME)}</strong>
                 <span class="header__tagline">{t(text::TAGLINE)}</span>
-            </p>
+            </a>
             <nav class="header__pages" aria-label=t(text::PAGES)>
                 {text::PAGE_LINKS.into_iter().enumerate().map(|(index, (name, href))| view! {
                     <a href=address(index, href) data-run=SHOWS_RUN.contains(&index).then_some("") aria-current=(index == page).then_some("page")

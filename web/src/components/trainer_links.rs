@@ -9,7 +9,7 @@ use crate::{
 
 /// The trainers by name, with the page and the fragment of each. The first is that of the calculator.
 const TRAINERS: [(&str, &str, &str); 3] = [
-    ("nanoGPT", "./", ""),
+    ("nanoGPT", "./calculator.html", ""),
     ("nanochat", "./trainers.html", "#1&trainer=nanochat"),
     ("Hugging Face", "./trainers.html", "#1&trainer=hf"),
 ];

@@ -219,7 +219,7 @@ fn meaning(
 /// Renders a link to the calculator with a run. The config keeps its comments and order. The text pasted here is kept
 /// for the way back.
 fn budget_link(session: Session, class: &'static str, label: String, word: Key, leave: Callback<()>) -> Part {
-    let href = format!("./{}#{}", browser::query(), session.fragment());
+    let href = format!("./calculator.html{}#{}", browser::query(), session.fragment());
     let keep = move |_| {
         browser::keep_text(&session.fragment(), &session.text);
         leave.run(());
@@ -259,7 +259,7 @@ fn copies(session: &Session) -> Part {
     let of_command = command.clone();
     let link = move |()| {
         let folder = browser::folder();
-        Some(format!("{folder}{}#{fragment}", browser::query()))
+        Some(format!("{folder}calculator.html{}#{fragment}", browser::query()))
     };
     view! {
         <li class="diagnose__copies" data-testid="copies">

@@ -89,7 +89,7 @@ fn Embedded(
             <p class="embedded__foot">
                 <span>{t(text::NAME)} ": " {t(text::TAGLINE)}</span>
                 <a class="button" id="open" target="_blank" rel="noopener"
-                    href=words(move || format!("./?lang={}#{}", browser::language(), budget.fragment()))>{t(text::EMBED_OPEN)}</a>
+                    href=words(move || format!("./calculator.html?lang={}#{}", browser::language(), budget.fragment()))>{t(text::EMBED_OPEN)}</a>
             </p>
         </main>
     }

@@ -32,6 +32,9 @@ use super::{
 };
 use crate::text::{self, say, t};
 
+/// Options of a fine-tuning that fits on GPUs of 12 GB, for a model without options.
+pub const DEFAULT_HF: &str = "--bf16 --per_device_train_batch_size=2 --gradient_checkpointing --lora_r=16";
+
 /// Separator of the texts in the state of a history entry.
 const SEPARATOR: &str = "\0";
 
@@ -51,11 +54,10 @@ impl Default for TrainerSession {
     fn default() -> Self {
         let run = |trainer, command: &str, config| Input { trainer, command: command.to_owned(), config };
         let nanochat = "--compile=False --depth=8 --device-batch-size=4";
-        let hf = "--bf16 --per_device_train_batch_size=2 --gradient_checkpointing --lora_r=16";
         let model = config_text(&presets::PRESETS[0]);
         Self {
             trainer: Trainer::default(),
-            inputs: [run(Trainer::Nanochat, nanochat, String::new()), run(Trainer::Hf, hf, model)],
+            inputs: [run(Trainer::Nanochat, nanochat, String::new()), run(Trainer::Hf, DEFAULT_HF, model)],
             options: Options::default(),
         }
     }

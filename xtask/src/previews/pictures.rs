@@ -10,7 +10,8 @@ use headroom_planner::{
         buffers::{Buffers, Storage, decoder},
     },
     nanogpt::Source,
-    plan::{Fit, Plan, plan},
+    plan::{Fit, Plan, RunOnMachine, plan},
+    request::Machine,
     session::{Options, ResolvedSession, resolve},
     survey,
     trainers::{self, TrainerRequest, hf, presets},
@@ -33,6 +34,8 @@ const RUNS: [(&str, &[&str]); 3] = [
 ];
 /// Arguments of the two runs of the page Compare.
 const COMPARED: [&str; 2] = ["--batch_size=12", "--batch_size=16"];
+/// Micro-batches of the start page's image.
+const STARTED: [u64; 2] = [12, 16];
 /// Models of the page of other trainers than nanoGPT.
 const MODELS: [&str; 5] = ["Qwen3-0.6B", "Qwen3-1.7B", "Llama-3.2-3B", "Qwen3-4B", "Qwen3-8B"];
 /// Options of their runs.
@@ -91,7 +94,7 @@ fn filled(template: &str, values: &[(&str, String)]) -> Result<String> {
 
 /// Returns the images of all pages.
 pub fn all() -> Result<Vec<Picture>> {
-    Ok(vec![index()?, diagnose()?, gpus()?, compare()?, demo()?, rig()?, embed()?, trainers()?])
+    Ok(vec![start()?, calculator()?, diagnose()?, gpus()?, compare()?, demo()?, rig()?, embed()?, trainers()?])
 }
 
 /// A planned run: nanoGPT's defaults with arguments.
@@ -160,7 +163,22 @@ fn short(name: &str) -> &str {
     name.trim_start_matches("NVIDIA ").trim_start_matches("GeForce ").trim_end_matches(" HBM3")
 }
 
-fn index() -> Result<Picture> {
+fn start() -> Result<Picture> {
+    let machine = machine()?;
+    let mut rows = String::new();
+    for batch_size in STARTED {
+        let run = Run::new(GPU, &[&format!("--batch_size={batch_size}")])?;
+        let name = format!("GPT-2 124M, batch {batch_size}");
+        rows.push_str(&row_of(&name, &run.plan));
+    }
+    for name in &MODELS[..STARTED.len()] {
+        rows.push_str(&row_of(&format!("LoRA of {name}"), &lora(name, &machine)?));
+    }
+    let values = vec![("gpu", GPU.to_owned()), ("rows", rows)];
+    Ok(Picture { page: "index", title: "know before you OOM", template: include_str!("index.html"), values })
+}
+
+fn calculator() -> Result<Picture> {
     let run = Run::new(GPU, &[])?;
     let values = vec![
         ("outcome", run.outcome().to_owned()),
@@ -169,7 +187,7 @@ fn index() -> Result<Picture> {
         ("gpu", run.gpu()),
         ("chart", chart(&run.plan)),
     ];
-    Ok(Picture { page: "index", title: "Calculator", template: include_str!("index.html"), values })
+    Ok(Picture { page: "calculator", title: "Calculator", template: include_str!("calculator.html"), values })
 }
 
 fn diagnose() -> Result<Picture> {
@@ -229,24 +247,33 @@ fn compare() -> Result<Picture> {
     Ok(Picture { page: "compare", title: "Compare", template: include_str!("compare.html"), values })
 }
 
-fn trainers() -> Result<Picture> {
+/// The GPU of most images.
+fn machine() -> Result<Machine> {
     let machine = Options { gpu: GPU.to_owned(), ..Options::default() }.machine();
-    let machine = machine.map_err(|error| Failure::new(error.to_string()))?;
+    machine.map_err(|error| Failure::new(error.to_string()))
+}
+
+/// The plan of a model's adapters.
+fn lora(name: &str, machine: &Machine) -> Result<Plan<TrainerRequest>> {
+    let preset = presets::find(name).ok_or_else(|| Failure::new(format!("no model {name}")))?;
+    let run = hf::Run::read(&preset.config(), &LORA.map(str::to_owned));
+    let run = run.map_err(|error| Failure::new(error.to_string()))?;
+    let request = TrainerRequest::new(trainers::Run::Hf(run), machine.clone());
+    let request = request.map_err(|error| Failure::new(error.to_string()))?;
+    trainers::plan(request).map_err(|error| Failure::new(error.to_string()))
+}
+
+/// A row of a plan, with a meter of its GPU's memory.
+fn row_of<R: RunOnMachine>(name: &str, plan: &Plan<R>) -> String {
+    let total = plan.request.machine().device.total_bytes;
+    verdict_row(name, [plan.peak.device_used_bytes, total, total], plan.headroom_bytes, plan.fit())
+}
+
+fn trainers() -> Result<Picture> {
+    let machine = machine()?;
     let mut lines = String::new();
     for name in MODELS {
-        let preset = presets::find(name).ok_or_else(|| Failure::new(format!("no model {name}")))?;
-        let run = hf::Run::read(&preset.config(), &LORA.map(str::to_owned));
-        let run = run.map_err(|error| Failure::new(error.to_string()))?;
-        let request = TrainerRequest::new(trainers::Run::Hf(run), machine.clone());
-        let request = request.map_err(|error| Failure::new(error.to_string()))?;
-        let plan = trainers::plan(request).map_err(|error| Failure::new(error.to_string()))?;
-        let total = machine.device.total_bytes;
-        lines.push_str(&verdict_row(
-            name,
-            [plan.peak.device_used_bytes, total, total],
-            plan.headroom_bytes,
-            plan.fit(),
-        ));
+        lines.push_str(&row_of(name, &lora(name, &machine)?));
     }
     let values = vec![("gpu", GPU.to_owned()), ("rows", lines)];
     Ok(Picture {

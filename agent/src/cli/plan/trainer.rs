@@ -8,6 +8,7 @@ use std::{
 use headroom_planner::{
     advice::Knob,
     hardware::{Device, find},
+    link::trainer::encode,
     plan::{Plan, RunOnMachine},
     session::Options,
     trainers::{
@@ -15,6 +16,7 @@ use headroom_planner::{
         arguments::{Key, takes},
         fixes::{TrainerAdvice, advise},
         hf,
+        input::{self, Input},
         nanochat::{
             self,
             launch::{self, Launch},
@@ -23,7 +25,9 @@ use headroom_planner::{
     },
 };
 
-use super::{Error, MAX_SOURCE_BYTES, machine::PlanArguments, read_limited, report};
+use serde_json::Value;
+
+use super::{Error, MAX_SOURCE_BYTES, PAGE, machine::PlanArguments, read_limited, report};
 use crate::cli::{
     self, Exit,
     args::{Flag, ParsedArgs, UsageError, Word, parse_with, shown},
@@ -40,6 +44,8 @@ pub struct Arguments {
     pub options: Options,
     /// Whether to print JSON.
     pub json: bool,
+    /// Whether to print only a link to the plan.
+    link: bool,
     /// Text of the script or log with the run.
     pub log: Option<String>,
     /// File with the message, for `diagnose` only.
@@ -48,6 +54,8 @@ pub struct Arguments {
     pub gpus: Option<Vec<&'static Device>>,
     /// The trainer's command line.
     words: Vec<String>,
+    /// The model's `config.json`.
+    model: String,
     /// Whether `options.gpu` was given.
     pub names_gpu: bool,
     /// Other words: a file, or a command that starts the trainer.
@@ -61,6 +69,13 @@ impl Arguments {
             [file] if !file.to_string_lossy().contains(char::is_whitespace) => Some(file),
             _ => None,
         }
+    }
+}
+
+impl Arguments {
+    /// Address of the plan in the page of `headroom serve`.
+    fn address(&self, trainer: input::Trainer) -> String {
+        format!("{PAGE}#{}", encode(&Input::of_words(trainer, &self.words, self.model.clone()), &self.options))
     }
 }
 
@@ -85,6 +100,7 @@ impl PlanArguments for Arguments {
 /// How a trainer's command line is read.
 #[derive(Clone, Copy)]
 pub struct Trainer {
+    trainer: input::Trainer,
     keys: &'static [Key],
     read: fn(&mut Arguments) -> Result<Run, Error>,
     /// Whether the words may be a command that starts the trainer.
@@ -95,6 +111,7 @@ pub struct Trainer {
 
 /// nanochat's `scripts.base_train`.
 pub const BASE_TRAIN: Trainer = Trainer {
+    trainer: input::Trainer::Nanochat,
     keys: nanochat::KEYS,
     read: |arguments| Ok(Run::Nanochat(nanochat_run(arguments)?)),
     takes_command: true,
@@ -109,6 +126,7 @@ A run may also come from elsewhere; the options above override it:
 
 /// Hugging Face's `Trainer`.
 pub const HF_TRAINER: Trainer = Trainer {
+    trainer: input::Trainer::Hf,
     keys: hf::KEYS,
     read: |arguments| Ok(Run::Hf(hf_run(arguments)?)),
     takes_command: false,
@@ -135,6 +153,15 @@ const FLAGS: &[Flag<Arguments>] = &[
     Flag::EXPANDABLE_SEGMENTS,
     Flag::TORCH,
     Flag::JSON,
+    Flag {
+        name: "link",
+        value: None,
+        doc: "Print only a link to this plan in the page of `headroom\nserve`",
+        set: |arguments, _| {
+            arguments.link = true;
+            Ok(())
+        },
+    },
 ];
 
 /// `headroom plan nanochat`.
@@ -185,10 +212,18 @@ fn run(command: &'static Command, args: Vec<OsString>, trainer: Trainer) -> Resu
     let Some((run, arguments)) = read(command, FLAGS, args, trainer)? else {
         return command.print_help();
     };
+    if arguments.json && arguments.link {
+        return Err(UsageError::Exclusive("json", "link").into());
+    }
     let plan = planned(run, &arguments.options)?;
+    let link = arguments.address(trainer.trainer);
+    if arguments.link {
+        print::data(&(link + "\n"))?;
+        return Ok(if plan.fits { Exit::Success } else { Exit::Failure });
+    }
     let advice = advise(&plan);
     let answer = if arguments.json {
-        serde_json::to_string_pretty(&plan.trainer_document(&advice)).map_err(Error::from)? + "\n"
+        serde_json::to_string_pretty(&plan.trainer_document(&advice, &link)).map_err(Error::from)? + "\n"
     } else {
         answer(&plan, &advice, &Style::of_stdout())
     };
@@ -238,8 +273,8 @@ fn nanochat_run(arguments: &mut Arguments) -> Result<nanochat::Run, Error> {
     if let Some(gpu) = launch.gpu.filter(is_known).filter(|_| !arguments.names_gpu) {
         arguments.options.gpu = gpu;
     }
-    let words = [launch.options, arguments.words.clone()].concat();
-    Ok(nanochat::Run::read(&words)?)
+    arguments.words.splice(..0, launch.options);
+    Ok(nanochat::Run::read(&arguments.words)?)
 }
 
 /// Text of a file, or of standard input. Progress bars of a log may have bytes that are not UTF-8.
@@ -258,21 +293,24 @@ fn text_of(file: &OsStr) -> Result<String, Error> {
 }
 
 /// Reads the model's config, or finds the model of that name, and reads the options.
-fn hf_run(arguments: &Arguments) -> Result<hf::Run, Error> {
+fn hf_run(arguments: &mut Arguments) -> Result<hf::Run, Error> {
     let path = arguments.plain.first().ok_or(Error::NoModelConfig)?;
     let name = path.to_string_lossy().into_owned();
     let bytes = match read_limited(path) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let preset = presets::find(&name).ok_or(Error::UnknownModel { name })?;
-            return Ok(hf::Run::read(&preset.config(), &arguments.words)?);
+            let config = preset.config();
+            arguments.model = config.to_string();
+            return Ok(hf::Run::read(&config, &arguments.words)?);
         }
         Err(error) => return Err(Error::Unreadable { name, error }),
     };
     if bytes.len() > MAX_SOURCE_BYTES {
         return Err(Error::LongModelConfig { name });
     }
-    let config = serde_json::from_slice(&bytes).map_err(|error| Error::ModelConfig { name, error })?;
+    let config: Value = serde_json::from_slice(&bytes).map_err(|error| Error::ModelConfig { name, error })?;
+    arguments.model = config.to_string();
     Ok(hf::Run::read(&config, &arguments.words)?)
 }
 

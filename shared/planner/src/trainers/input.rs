@@ -153,6 +153,16 @@ fn is_program(word: &Word) -> bool {
 }
 
 impl Input {
+    /// A run of the words of a command line. `config` is the model's `config.json`, or empty.
+    #[must_use]
+    pub fn of_words(trainer: Trainer, words: &[String], config: String) -> Self {
+        let word = |word: &String| match word.split_once('=') {
+            Some((key, value)) => format!("{key}={}", quoted(value)),
+            None => quoted(word),
+        };
+        Self { trainer, command: words.iter().map(word).collect::<Vec<_>>().join(" "), config }
+    }
+
     /// The words of the options.
     fn options(&self) -> Vec<Word> {
         let mut words = split(&self.command);

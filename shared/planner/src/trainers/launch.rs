@@ -1,7 +1,7 @@
 //! The run of a trainer in a text with anything else, such as a log with a traceback.
 
 use super::{
-    input::{Input, Trainer, quoted},
+    input::{Input, Trainer},
     nanochat::launch::{LaunchError, of_text},
     presets,
 };
@@ -20,18 +20,10 @@ const MAX_COMMAND_BYTES: usize = 16 * 1024;
 #[must_use]
 pub fn input_in(text: &str) -> Option<Result<Input, LaunchError>> {
     match of_text(text) {
-        Ok(launch) => Some(Ok(input(Trainer::Nanochat, &launch.options, String::new()))),
+        Ok(launch) => Some(Ok(Input::of_words(Trainer::Nanochat, &launch.options, String::new()))),
         Err(LaunchError::NoRun) => hf_in(text).map(Ok),
         Err(error) => Some(Err(error)),
     }
-}
-
-fn input(trainer: Trainer, options: &[String], config: String) -> Input {
-    let word = |word: &String| match word.split_once('=') {
-        Some((key, value)) => format!("{key}={}", quoted(value)),
-        None => quoted(word),
-    };
-    Input { trainer, command: options.iter().map(word).collect::<Vec<_>>().join(" "), config }
 }
 
 /// The run of a command that names one of the known models.
@@ -45,7 +37,7 @@ fn hf_in(text: &str) -> Option<Input> {
     let words = commands(text.get(start..end)?).0.into_iter().find(|words| model_of(words).is_some())?;
     let preset = presets::find(&model_of(&words)?)?;
     let options = words.iter().position(|word| word.starts_with("--")).map_or(&[][..], |first| &words[first..]);
-    Some(input(Trainer::Hf, options, preset.config().to_string()))
+    Some(Input::of_words(Trainer::Hf, options, preset.config().to_string()))
 }
 
 /// The start of the command that contains `at`: that of its line, or of the first of the lines that a backslash joins.

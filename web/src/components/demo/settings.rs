@@ -98,5 +98,5 @@ pub fn PromptForm(
 
 /// Returns a callback that keeps the settings for the page in another language.
 pub fn leave(desk: DemoContext) -> Callback<()> {
-    Callback::new(move |()| browser::keep_demo(&desk.kept().text()))
+    Callback::new(move |()| browser::keep(browser::DEMO, &desk.kept().text()))
 }

@@ -76,7 +76,7 @@ fn row(desk: RigContext, uuid: String, present: bool, can_plan: bool) -> Part {
     // An ordinary link, which can be opened in a second window. Its state of the GPU is updated once per second.
     let plan = move || {
         let fragment = id.with_value(|uuid| desk.slow(|rig| rig.gpu(uuid).and_then(|gpu| plan_for(rig, gpu))));
-        format!("./{}#{}", browser::query(), fragment.unwrap_or_default())
+        format!("./calculator.html{}#{}", browser::query(), fragment.unwrap_or_default())
     };
     let body = if present {
         view! {

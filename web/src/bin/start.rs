@@ -1,0 +1,5 @@
+//! The start page.
+
+fn main() {
+    headroom_web::start();
+}
