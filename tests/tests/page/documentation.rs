@@ -26,7 +26,8 @@ fn header_links_to_the_documentation_in_every_language() {
     tell("header_links_to_the_documentation", async |page| {
         for (language, words) in [("en", "Docs"), ("de", "Doku"), ("ja", "ドキュメント"), ("zh", "文档")] {
             for (at, there) in [
-                ("", "#verdict"),
+                ("index.html", "#anything"),
+                ("calculator.html", "#verdict"),
                 ("diagnose.html", "#message"),
                 ("demo.html", "#write"),
                 ("embed.html", "#gpu"),

@@ -124,7 +124,7 @@ fn a_plan_is_downloaded_and_copied_as_an_image() {
         assert!(n_rows >= 5, "{forum}");
         assert!(said.contains("n_layer 12 · n_head 12"), "{said}");
         let address = page.address.trim_start_matches("http://");
-        assert!(said.contains(&format!("{address}#1&")), "{said}");
+        assert!(said.contains(&format!("{address}calculator.html#1&")), "{said}");
         let phases: Vec<String> = page
             .value("[...document.querySelectorAll('#phases tbody tr')].map((row) => row.lastElementChild.textContent)")
             .await;

@@ -170,3 +170,22 @@ fn every_window_shows_a_trainer_without_scrolling_sideways() {
         }
     });
 }
+
+#[test]
+fn a_message_in_a_log_of_another_trainer_is_explained_with_fixes() {
+    tell("a_message_in_a_log_of_another_trainer_is_explained_with_fixes", async |page| {
+        let options = ["--bf16", "--per_device_train_batch_size=16"];
+        let plan = plan(page, &[&["hf", "Qwen3-0.6B"], &options[..]].concat());
+        let message = plan["oom"]["message"].as_str().expect("a run that fails");
+        let log = format!("$ python sft.py --model_name_or_path Qwen/Qwen3-0.6B {}\n{message}\n", options.join(" "));
+        page.open_diagnose().await;
+        page.paste("#message", &log).await;
+        let agreement = "document.querySelector('[data-testid=agreement]')?.textContent";
+        page.until("it is explained", &format!("{agreement} === 'Exact match with your message'")).await;
+        let fix = "[data-testid=trainer-fixes] [data-fits=true] a";
+        page.until("fixes are there", &format!("document.querySelector('{fix}')")).await;
+        page.click(fix).await;
+        page.until("the fixed run fits", "document.querySelector('#verdict[data-fits=true]')").await;
+        assert!(page.value::<String>("location.hash").await.contains("trainer=hf"));
+    });
+}

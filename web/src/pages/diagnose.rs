@@ -2,7 +2,9 @@
 
 mod address;
 mod search;
+mod trainer;
 
+use headroom_planner::link::trainer::encode;
 use headroom_text::Text;
 use leptos::prelude::*;
 use web_sys::{DragEvent, File};
@@ -15,7 +17,7 @@ use crate::{
             bar::bar,
             candidates::candidates,
             empty::empty,
-            offers::{offers, searching},
+            offers::{offers, searching, trainer_link},
         },
         dynamic::{IntoPart, Part, part, part_of, words},
         fixes::{apply_label, item},
@@ -40,6 +42,7 @@ use crate::{
 };
 use address::keep_address;
 use search::keep_search;
+use trainer::TrainerFixes;
 
 /// The content of the two fields with the run's options, and how the address is updated.
 #[derive(Clone, Copy)]
@@ -187,6 +190,11 @@ fn meaning(
             </div>
         }
     });
+    let of_trainer = shown
+        .trainer
+        .as_ref()
+        .map(|(input, options)| trainer_link("button", &encode(input, options), text::OPEN_BUDGET, String::new()));
+    let trainer_fixes = shown.trainer.clone().map(|(input, options)| view! { <TrainerFixes input options /> });
     let sentence = shown.sentence.clone();
     let is_unsolved = shown.unsolved.is_some();
     // A solved run replaces the headline derived from the size alone, but not that about a known config.
@@ -209,8 +217,10 @@ fn meaning(
             {is_unsolved.then(offered)}
             {searching(solved)}
             {open}
+            {of_trainer}
         </div>
         {fixes}
+        {trainer_fixes}
         {bar(shown)}
         {candidates(&shown.candidates, take)}
     }

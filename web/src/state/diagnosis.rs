@@ -2,8 +2,12 @@
 
 use headroom_planner::{
     nanogpt::{Severity, Source},
-    oom::{Agreement, Diagnosis, Kind, Match, MatchingRun, Message, diagnose, shape},
+    oom::{
+        Agreement, Diagnosis, Explanation, Kind, Match, MatchingRun, Message, Report, diagnose,
+        diagnosis::diagnose_trainer, shape,
+    },
     session::Options,
+    trainers::{input::Input, launch::input_in},
 };
 
 use super::{
@@ -73,6 +77,8 @@ pub struct ShownDiagnosis {
     pub run_missing_bytes: Option<u64>,
     /// The message, if no known run agrees with it.
     pub unsolved: Option<OpenQuestion>,
+    /// The run of another trainer, and the message's GPU.
+    pub trainer: Option<(Input, Options)>,
     /// The run on the message's GPU, for the calculator; `None` without a config.
     pub session: Option<Session>,
 }
@@ -83,6 +89,12 @@ pub fn shown(pasted: &str, config: &str, options: &Options) -> Option<ShownDiagn
     if pasted.trim().is_empty() {
         return None;
     }
+    let of_trainer = shown_for_trainer(pasted, config, options);
+    let trainer_fault = match of_trainer {
+        Some(Ok(shown)) => return Some(shown),
+        Some(Err(error)) => error,
+        None => String::new(),
+    };
     // A text without a setting would be train.py's default run, which the user did not request.
     let is_run = Reading::of_text(config) == Reading::Run;
     let given: Vec<Source> = if is_run { parse(config).sources } else { vec![] };
@@ -102,27 +114,11 @@ pub fn shown(pasted: &str, config: &str, options: &Options) -> Option<ShownDiagn
         _ => None,
     };
     Some(ShownDiagnosis {
-        sentence: say(&explanation.text),
-        agreement: match explanation.agreement {
-            Some(Agreement::Exact) if explanation.reserved_agrees => t(text::AGREES_EXACTLY),
-            Some(Agreement::Exact) => t(text::REQUESTED_AND_ALLOCATED_MATCH),
-            Some(Agreement::Close) => t(text::AGREES_CLOSELY),
-            Some(Agreement::None) => t(text::AGREES_NOT),
-            None => "",
-        },
-        message: message.cloned(),
-        several: match diagnosis.report.n_messages {
-            0 | 1 => String::new(),
-            n if diagnosis.explains_last => say(&text::several_messages_last(n)),
-            n => say(&text::several_messages(n)),
-        },
         config_fault: if is_refused { t(text::CONFIG_WITHOUT_SETTINGS) } else { "" },
-        problems: problems(&diagnosis),
-        differences: explanation.differences.iter().map(|difference| say(&difference.text())).collect(),
-        parts: parts(&diagnosis),
-        gpu_bytes: explanation.arithmetic.total.unwrap_or(0),
-        missing_bytes: explanation.arithmetic.missing.unwrap_or(0),
-        candidates: explanation.matches.iter().map(candidate).collect(),
+        problems: problems(&diagnosis)
+            .into_iter()
+            .chain((!trainer_fault.is_empty()).then_some(trainer_fault))
+            .collect(),
         fixes,
         run_missing_bytes: explanation
             .plan
@@ -142,7 +138,48 @@ pub fn shown(pasted: &str, config: &str, options: &Options) -> Option<ShownDiagn
             .as_ref()
             .and_then(|resolved| resolved.settings.unread.first().map(|file| file.name.clone())),
         session,
+        ..explained(&diagnosis.report, explanation, diagnosis.explains_last)
     })
+}
+
+/// Diagnoses a message for the run of another trainer in the text or in the config's field. `None` without one.
+fn shown_for_trainer(pasted: &str, config: &str, options: &Options) -> Option<Result<ShownDiagnosis, String>> {
+    let input = [config, pasted].into_iter().find_map(input_in)?;
+    Some(input.map_err(|error| error.to_string()).and_then(|input| {
+        let run = input.read().map_err(|error| error.to_string())?;
+        let diagnosis = diagnose_trainer(pasted, &run, options, false).map_err(|error| error.to_string())?;
+        Ok(ShownDiagnosis {
+            trainer: Some((input, diagnosis.options.clone())),
+            ..explained(&diagnosis.report, &diagnosis.explanation, diagnosis.explains_last)
+        })
+    }))
+}
+
+/// The explanation of a report's message.
+fn explained<R>(report: &Report, explanation: &Explanation<R>, explains_last: bool) -> ShownDiagnosis {
+    let message = if explains_last { report.last.as_ref() } else { report.first.as_ref() };
+    ShownDiagnosis {
+        sentence: say(&explanation.text),
+        agreement: match explanation.agreement {
+            Some(Agreement::Exact) if explanation.reserved_agrees => t(text::AGREES_EXACTLY),
+            Some(Agreement::Exact) => t(text::REQUESTED_AND_ALLOCATED_MATCH),
+            Some(Agreement::Close) => t(text::AGREES_CLOSELY),
+            Some(Agreement::None) => t(text::AGREES_NOT),
+            None => "",
+        },
+        message: message.cloned(),
+        several: match report.n_messages {
+            0 | 1 => String::new(),
+            n if explains_last => say(&text::several_messages_last(n)),
+            n => say(&text::several_messages(n)),
+        },
+        differences: explanation.differences.iter().map(|difference| say(&difference.text())).collect(),
+        parts: parts(explanation, message),
+        gpu_bytes: explanation.arithmetic.total.unwrap_or(0),
+        missing_bytes: explanation.arithmetic.missing.unwrap_or(0),
+        candidates: explanation.matches.iter().map(candidate).collect(),
+        ..ShownDiagnosis::default()
+    }
 }
 
 /// Errors in the config.
@@ -181,9 +218,9 @@ fn run_words(run: &MatchingRun) -> String {
     }
 }
 
-fn parts(diagnosis: &Diagnosis) -> Vec<Part> {
-    let sums = &diagnosis.explanation.arithmetic;
-    if sums.total.is_none() || diagnosis.message().is_none_or(|message| message.kind != Kind::Pytorch) {
+fn parts<R>(explanation: &Explanation<R>, message: Option<&Message>) -> Vec<Part> {
+    let sums = &explanation.arithmetic;
+    if sums.total.is_none() || message.is_none_or(|message| message.kind != Kind::Pytorch) {
         return vec![];
     }
     let others = if sums.context.is_some() { t(text::OTHERS_BAND) } else { t(text::OTHERS_AND_CONTEXT) };
@@ -217,7 +254,11 @@ pub fn part_words(part: &Part) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::state::solving::solved;
+    use crate::state::{
+        solving::{Found, solved},
+        trainer::advice_on,
+    };
+    use headroom_planner::trainers::{TrainerRequest, fixes::TrainerFix, plan};
 
     const MESSAGE: &str = "[rank0]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 6.14 GiB. GPU 0 has a total \
         capacity of 11.69 GiB of which 2.68 GiB is free. Including non-PyTorch memory, this process has 7.04 GiB memory in \
@@ -273,8 +314,41 @@ mod tests {
         assert!(shown.differences[0].contains("6.14 GiB in your message"), "{:?}", shown.differences);
         assert!(shown.fixes.is_none());
         // The text does not request the config again.
-        let searched = solved(&[], &shown.unsolved.expect("a search for another run"), false);
+        let searched = solved(&Found::default(), &shown.unsolved.expect("a search for another run"), false);
         assert_eq!(searched.headline, t(text::NO_COMMON_RUN_EITHER));
+    }
+
+    /// A command of a trainer with the message that its plan predicts on an RTX 3060.
+    fn log_of(command: &str) -> String {
+        let options = Options { gpu: "RTX 3060".into(), ..Options::default() };
+        let run = input_in(command).expect("a command").expect("a run").read().expect("a run");
+        let request = TrainerRequest::new(run, options.machine().expect("a GPU")).expect("a request");
+        let oom = plan(request).expect("a plan").oom.expect("a failure");
+        format!("$ {command}\n{}\n", oom.message)
+    }
+
+    #[test]
+    fn a_message_of_another_trainer_is_explained_with_its_run() {
+        for command in [
+            "accelerate launch sft.py --model_name_or_path Qwen/Qwen3-0.6B --bf16 --per_device_train_batch_size=16",
+            "python -m scripts.base_train --compile=False --depth=12 --device-batch-size=16",
+        ] {
+            let shown = shown(&log_of(command), "", &Options::default()).expect("an answer");
+            assert_eq!(shown.agreement, t(text::AGREES_EXACTLY), "{}", shown.sentence);
+            let (input, options) = shown.trainer.expect("a run of a trainer");
+            assert_eq!(options.gpu, "GeForce RTX 3060 12GB");
+            let advice = advice_on(&input, &options).expect("a plan");
+            assert!(advice.fixes.first().is_some_and(TrainerFix::fits), "{command}");
+            assert!(shown.session.is_none() && shown.fixes.is_none() && shown.unsolved.is_none());
+        }
+    }
+
+    #[test]
+    fn an_option_that_is_not_planned_is_named() {
+        let text = format!("$ python -m scripts.base_train --depth=many\n{MESSAGE}\n");
+        let shown = shown(&text, "", &Options::default()).expect("an answer");
+        assert!(shown.problems.iter().any(|problem| problem.contains("depth")), "{:?}", shown.problems);
+        assert!(shown.trainer.is_none());
     }
 
     #[test]

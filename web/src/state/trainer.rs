@@ -10,7 +10,7 @@ use headroom_planner::{
     trainers::{
         Run, TrainerRequest,
         arguments::Key,
-        fixes::TrainerFix,
+        fixes::{TrainerAdvice, TrainerFix, advise},
         input::{Input, Trainer},
         plan, presets,
     },
@@ -132,12 +132,7 @@ impl TrainerSession {
 
     /// Applies a fix.
     pub fn apply(&mut self, fix: &TrainerFix) {
-        for (name, value) in &fix.options {
-            if let Some(key) = key(self.trainer, name) {
-                self.set(key, value);
-            }
-        }
-        self.options.expandable_segments |= fix.expandable;
+        apply(&mut self.inputs[self.trainer as usize], &mut self.options, fix);
     }
 
     /// The run in one line. Its model is the preset at position `preset`.
@@ -153,6 +148,22 @@ impl TrainerSession {
             }
         }
     }
+}
+
+/// Applies a fix to a run on a GPU.
+pub fn apply(input: &mut Input, options: &mut Options, fix: &TrainerFix) {
+    for (name, value) in &fix.options {
+        if let Some(key) = key(input.trainer, name) {
+            input.set(key, value);
+        }
+    }
+    options.expandable_segments |= fix.expandable;
+}
+
+/// Advice on a run that does not fit; `None` without a plan.
+pub fn advice_on(input: &Input, options: &Options) -> Option<TrainerAdvice> {
+    let request = TrainerRequest::new(input.read().ok()?, options.machine().ok()?).ok()?;
+    Some(advise(&plan(request).ok()?))
 }
 
 /// Why there is no plan.
@@ -393,7 +404,7 @@ pub fn without_effect(run: &Run) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use headroom_planner::{link::trainer::decode, trainers::fixes::advise};
+    use headroom_planner::link::trainer::decode;
 
     #[test]
     fn both_default_runs_fit_on_12_gb() {

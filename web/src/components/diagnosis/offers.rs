@@ -3,9 +3,10 @@
 use leptos::prelude::*;
 
 use crate::{
+    browser,
     components::dynamic::part_of,
     state::solving::{Offer, SearchProgress},
-    text::{self, t},
+    text::{self, Key, t},
 };
 
 /// Renders the note while the search runs.
@@ -18,6 +19,13 @@ pub fn searching(solved: RwSignal<SearchProgress>) -> impl IntoView {
             })
         },
     )
+}
+
+/// Renders a link to the calculator of another trainer with a run.
+pub fn trainer_link(class: &'static str, fragment: &str, word: Key, label: String) -> AnyView {
+    let href = format!("./trainers.html{}#{fragment}", browser::query());
+    let label = (!label.is_empty()).then_some(label);
+    view! { <a class=class href=href aria-label=label data-testid="open-trainer">{t(word)}</a> }.into_any()
 }
 
 /// Renders the offers, or why there are none. `is_headed` is whether the page's headline already is that of the offers.
@@ -33,11 +41,18 @@ pub fn offers(solved: &SearchProgress, is_headed: bool, take: Callback<Offer>) -
         // The heading already names a single run.
         let words = (!is_alone).then(|| view! { <span>{label.clone()}</span> });
         let class = if index == 0 { "button button--primary" } else { "button" };
+        let press = match press.trainer.clone() {
+            Some(fragment) => trainer_link(class, &fragment, text::OPEN_BUDGET, format!("{} {label}", t(text::OPEN_BUDGET))),
+            None => view! {
+                <button type="button" class=class aria-label=format!("{} {label}", t(text::USE_RUN)) data-testid="use-run"
+                    on:click=move |_| take.run(press.clone())>{t(text::USE_RUN)}</button>
+            }
+            .into_any(),
+        };
         view! {
             <li class="diagnose__offer">
                 {words}
-                <button type="button" class=class aria-label=format!("{} {label}", t(text::USE_RUN)) data-testid="use-run"
-                    on:click=move |_| take.run(press.clone())>{t(text::USE_RUN)}</button>
+                {press}
             </li>
         }
     };

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use headroom_planner::oom::solve::Search;
 use leptos::prelude::*;
 
 use crate::{
@@ -10,7 +9,7 @@ use crate::{
     state::{
         diagnosis::ShownDiagnosis,
         memo::memo,
-        solving::{OpenQuestion, SearchProgress, solved},
+        solving::{Found, OpenQuestion, SearchProgress, Searches, solved},
     },
 };
 
@@ -32,13 +31,13 @@ pub(super) fn keep_search(answer: Memo<Option<ShownDiagnosis>>, shown: RwSignal<
                 shown.set(SearchProgress { searching: true, ..SearchProgress::default() });
                 go_on(search, unsolved, shown, pending);
             }
-            None => shown.set(solved(&[], &unsolved, false)),
+            None => shown.set(solved(&Found::default(), &unsolved, false)),
         }
     });
 }
 
 fn go_on(
-    mut search: Search,
+    mut search: Searches,
     unsolved: OpenQuestion,
     shown: RwSignal<SearchProgress>,
     pending: StoredValue<Option<TimeoutHandle>>,
@@ -47,12 +46,12 @@ fn go_on(
         let start = browser::now_millis();
         while browser::now_millis() - start < SLICE_MILLIS {
             if !search.advance() {
-                shown.set(solved(&search.solutions(), &unsolved, false));
+                shown.set(solved(&search.found(), &unsolved, false));
                 return;
             }
         }
         if search.n_exact() > shown.with_untracked(|shown| shown.offers.len()) {
-            shown.set(solved(&search.solutions(), &unsolved, true));
+            shown.set(solved(&search.found(), &unsolved, true));
         }
         go_on(search, unsolved, shown, pending);
     };
