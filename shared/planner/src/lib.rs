@@ -19,6 +19,7 @@ pub mod nanogpt;
 pub mod oom;
 pub mod optimizer_spec;
 pub mod plan;
+pub mod recording;
 pub mod report;
 pub mod request;
 pub mod session;

@@ -10,6 +10,7 @@ use crate::{
     advice::{Advice, CodeChange},
     gpt::{buffers::cuda::RESERVE_BYTES, tensors::Category},
     plan::{Oom, Plan, builtin::builtin},
+    recording::{Origin, ReplayRequest},
     request::{Request, RunOnMachine},
     session::RunConfig,
     trainers::{TrainerRequest, fixes::TrainerAdvice},
@@ -18,6 +19,9 @@ use headroom_text::{Table, Text};
 
 /// Version of the schema.
 pub const SCHEMA: u32 = 1;
+
+/// Number of tensors in the document of a replay.
+const MAX_TENSORS: usize = 64;
 
 /// A JSON value whose object keys retain their order.
 #[derive(Clone, Debug, PartialEq)]
@@ -147,6 +151,48 @@ impl Plan<TrainerRequest> {
             ("obstacle", words((!obstacle.is_empty()).then_some(&*obstacle))),
             ("remarks", Node::List(remarks.collect())),
             ("link", words(Some(link))),
+        ])
+    }
+}
+
+impl Plan<ReplayRequest> {
+    /// The replay of a recording as a document.
+    #[must_use]
+    pub fn replay_document(&self) -> Node {
+        let MemoryFields { device, phases, peak, oom, basis } = self.memory_fields();
+        let Origin { torch, program, capability, steps } = &self.request.origin;
+        let recording = vec![
+            ("program", words(Some(program))),
+            ("torch", words(Some(torch))),
+            ("compute_capability", words(Some(&capability.to_string()))),
+            ("steps", number(*steps)),
+        ];
+        let tensors = self.largest_at_peak().into_iter().take(MAX_TENSORS).map(|group| {
+            Node::Object(vec![
+                ("tensor", words(Some(&group.tensor.stored.name_in(None)))),
+                ("module", words(Some(&group.tensor.stored.module_in(None)))),
+                ("source", words(Some(self.request.source(group.tensor.code)).filter(|source| !source.is_empty()))),
+                ("category", words(Some(group.tensor.category().name()))),
+                ("shape", Node::List(group.tensor.shape.iter().map(|&axis| number(axis)).collect())),
+                ("dtype", words(Some(group.tensor.dtype.name()))),
+                ("count", number(group.count)),
+                ("bytes", number(group.bytes)),
+            ])
+        });
+        let remarks = self.request.remarks();
+        Node::Object(vec![
+            ("schema", number(SCHEMA)),
+            ("recording", Node::Object(recording)),
+            ("device", device),
+            ("fits", number(self.fits)),
+            ("headroom_bytes", number(self.headroom_bytes)),
+            ("phases", phases),
+            ("peak", peak),
+            ("oom", oom),
+            ("oom_source", words(self.failing_source())),
+            ("basis", basis),
+            ("tensors", Node::List(tensors.collect())),
+            ("remarks", Node::List(remarks.iter().map(|remark| words(Some(remark))).collect())),
         ])
     }
 }

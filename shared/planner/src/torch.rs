@@ -21,6 +21,7 @@ use std::{cell::RefCell, rc::Rc};
 pub use checkpoint::Function;
 pub use heap::{Event, Label, Name};
 pub use layout::Layout;
+pub(crate) use ops::row_sum_bytes;
 pub use ops::{CrossEntropyInput, FourBit, Weight4Bit, Weight8Bit};
 pub use scope::{Scope, ScopeGuard};
 pub use script::{Recording, Script};

@@ -48,6 +48,8 @@ pub enum RunKind {
     Eager,
     /// A compiled run of a kind that was recorded.
     Compiled,
+    /// A recording of the run itself on the same architecture.
+    Recorded,
     /// A run with parts that follow from the libraries' code and were not recorded.
     FollowsCode,
 }
@@ -57,7 +59,7 @@ impl RunKind {
     const fn per_mille(self) -> [u64; 2] {
         match self {
             Self::Eager => [5, 40],
-            Self::Compiled => [15, 40],
+            Self::Compiled | Self::Recorded => [15, 40],
             Self::FollowsCode => [60, 80],
         }
     }

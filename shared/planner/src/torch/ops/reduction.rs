@@ -23,7 +23,7 @@ fn power_of_two(n: u64, max: u64) -> u64 {
 }
 
 /// Bytes of partial sums and of semaphores, if several blocks sum the rows of a column.
-fn scratch_bytes([rows, columns]: [u64; 2], gpu: GpuProperties) -> Option<[u64; 2]> {
+pub(crate) fn row_sum_bytes([rows, columns]: [u64; 2], gpu: GpuProperties) -> Option<[u64; 2]> {
     let vector = [4, 2].into_iter().find(|n| columns.is_multiple_of(*n)).unwrap_or(1);
     let max_threads = MAX_THREADS / vector;
     let [width, height] = [columns / vector, rows].map(|n| power_of_two(n, max_threads));
@@ -48,7 +48,7 @@ fn scratch_bytes([rows, columns]: [u64; 2], gpu: GpuProperties) -> Option<[u64; 
 impl Torch {
     /// The scratch memory of a sum over rows, to be held after the allocation of the result.
     pub fn column_reduction(&self, sizes: [u64; 2]) -> Vec<Tensor> {
-        let bytes = scratch_bytes(sizes, self.gpu).filter(|_| self.recorder == Recorder::Gpu);
+        let bytes = row_sum_bytes(sizes, self.gpu).filter(|_| self.recorder == Recorder::Gpu);
         let scratch = |bytes| self.scratch("partial sums", &[bytes], crate::dtype::Dtype::Uint8);
         bytes.into_iter().flatten().map(scratch).collect()
     }
@@ -63,8 +63,8 @@ mod tests {
     fn several_blocks_sum_a_long_column() {
         let gpu = GpuProperties { compute_capability: ComputeCapability::new(9, 0), sm_count: 132 };
         // 423 blocks of 32 x 4 threads for each column, each with 4 sums.
-        assert_eq!(scratch_bytes([49_152, 576], gpu), Some([576 * 423 * 128 * 4, 20]));
-        assert_eq!(scratch_bytes([576, 49_152], gpu), None, "one block for each column fills the GPU");
-        assert_eq!(scratch_bytes([1, 1], gpu), None);
+        assert_eq!(row_sum_bytes([49_152, 576], gpu), Some([576 * 423 * 128 * 4, 20]));
+        assert_eq!(row_sum_bytes([576, 49_152], gpu), None, "one block for each column fills the GPU");
+        assert_eq!(row_sum_bytes([1, 1], gpu), None);
     }
 }
