@@ -26,12 +26,14 @@ import torch
 import transformers.trainer
 from transformers import AutoModelForCausalLM
 
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.append(os.path.join(HERE, "..", "..", "recorder"))
+
 import huggingface
 import nanochat_loop
-from gpu import GPUS
-from recorder import Recorder
+from headroom_recorder.gpu import GPUS
+from headroom_recorder.recorder import Recorder, expanded
 
-HERE = os.path.dirname(os.path.abspath(__file__))
 LOOPS = {"hf": huggingface.train, "nanochat": nanochat_loop.train}
 
 
@@ -46,7 +48,7 @@ def record(row, path):
             recorder = Recorder(GPUS[row["capability"]]).start()
             facts = LOOPS[row["kind"]](row, recorder)
             with open(path, "w", encoding="utf-8") as file:
-                for event in recorder.finish():
+                for event in expanded(recorder.gpu, recorder.finish()):
                     file.write(" ".join(str(part).replace(" ", "_") for part in event if part != "") + "\n")
             with os.fdopen(writer, "w", encoding="utf-8") as pipe:
                 json.dump(facts, pipe)

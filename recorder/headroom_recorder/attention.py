@@ -8,7 +8,7 @@ import math
 import torch
 import torch.nn.functional as F
 
-from gpu import Gpu
+from .gpu import Gpu
 
 aten = torch.ops.aten
 HALF = (torch.bfloat16, torch.float16)

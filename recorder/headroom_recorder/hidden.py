@@ -1,14 +1,26 @@
 """Memory that kernels allocate themselves, and that PyTorch's dispatcher does not show.
 
-Each function has the arguments and the outputs of an operation, and returns bytes of buffers that live until the end of
-the operation: those that the kernel allocates before its outputs, and those after them.
+Each function has the arguments and the outputs of an operation, and returns buffers that live until the end of the
+operation: those that the kernel allocates before its outputs, and those after them. A buffer is a number of bytes, or a
+`Scratch` if its size depends on the GPU.
 
 Source: PyTorch 2.11, the file that each function names under aten/src/ATen/native.
 """
 
+from typing import NamedTuple
+
 import torch
 
-from gpu import Gpu, elements
+from .gpu import Gpu, elements
+
+
+
+class Scratch(NamedTuple):
+    """Buffers whose number and size depend on the GPU: a kind of `KINDS`, and its shapes."""
+
+    kind: str
+    shapes: tuple[int, ...]
+
 
 # Outputs that a kernel allocates in another order than it returns them.
 OUTPUT_ORDER = {
@@ -34,13 +46,12 @@ def flash_backward(args, outputs):
     return [], after
 
 
-def flash_splits(gpu: Gpu, q, dropout):
+def flash_splits(gpu: Gpu, heads, t, d):
     """`num_splits_heuristic` in transformers/cuda/flash_attn/flash_api.cpp: parts of the keys, if the blocks of the queries
-    do not fill the GPU."""
-    b, h, t, d = q.shape
+    do not fill the GPU. `heads` are those of all sequences."""
     block = 256 if d <= 64 else 128 if d <= 128 else 64
-    n_blocks, work, slots = up(t, block) // block, b * h * up(t, 64) // 64, 2 * gpu.multiprocessors
-    if dropout > 0 or work >= 0.8 * slots:
+    n_blocks, work, slots = up(t, block) // block, heads * up(t, 64) // 64, 2 * gpu.multiprocessors
+    if work >= 0.8 * slots:
         return 1
 
     def is_eligible(n):
@@ -55,24 +66,26 @@ def flash_splits(gpu: Gpu, q, dropout):
     return next(n for n, of_n in enumerate(efficiencies, 1) if of_n >= 0.85 * best and is_eligible(n))
 
 
-def flash_forward(gpu: Gpu, args):
+def flash_forward(gpu: Gpu, heads, t, d):
     """transformers/cuda/flash_attn/flash_api.cpp: sums and outputs of each part of the keys."""
-    q = args[0]
-    b, h, t, d = q.shape
-    splits = flash_splits(gpu, q, args[3])
-    rows = splits * b * h * t
+    splits = flash_splits(gpu, heads, t, d)
+    rows = splits * heads * t
     return [rows * 4, rows * up(d, 32 if d <= 128 else 64) * 4] if splits > 1 else []
 
 
 def efficient_backward(args, outputs):
-    """transformers/cuda/attention_backward.cu, for float32 and heads of up to 64: delta and its parts; the workspace."""
+    """transformers/cuda/attention_backward.cu: heads of all sequences, tokens, head size, half precision, one head."""
     q = args[1]
     b, h, t, d = q.shape
+    is_half = q.dtype in (torch.float16, torch.bfloat16)
+    return [], [Scratch("efficient_backward", (b * h, t, d, int(is_half), int(h == 1)))]
+
+
+def efficient_backward_buffers(gpu: Gpu, heads, t, d, is_half, is_one_head):
+    """The buffers for float32 and heads of up to 64: delta and its parts; the workspace."""
     blocks = up(t, 64) // 64 * (up(d, 64) // 64)
-    workspace = b * h * up(blocks * (4 + 64 * 64), 4) * 4
-    if h == 1:
-        return [], [elements(q) * 4, b * h * t * 4, workspace]
-    return [], [b * h * t * 4, b * h * t * 4, workspace]
+    workspace = heads * up(blocks * (4 + 64 * 64), 4) * 4
+    return [heads * t * (d if is_one_head else 1) * 4, heads * t * 4, workspace]
 
 
 def embedding_backward(args, outputs):
@@ -99,14 +112,16 @@ def reduction(args, outputs):
     return [], [elements(x) * out.element_size()]
 
 
-def partial_sums(gpu: Gpu, x, out):
-    """`setReduceConfig` in cuda/Reduce.cuh, for the sum of the rows of a matrix: the sums of several blocks, and their
-    semaphores. A reduction within rows has no buffers here."""
+def row_sums(x, out):
+    """The sum of the rows of a matrix. A reduction within rows has no buffers here."""
     columns = elements(out)
     rows = elements(x) // max(columns, 1)
     is_sum_of_rows = x.is_contiguous() and x.shape[-1] == out.shape[-1] and rows > 1
-    if not is_sum_of_rows:
-        return []
+    return [Scratch("row_sums", (rows, columns))] if is_sum_of_rows else []
+
+
+def partial_sums(gpu: Gpu, rows, columns):
+    """`setReduceConfig` in cuda/Reduce.cuh: the sums of several blocks, and their semaphores."""
     vector = next(n for n in (4, 2, 1) if columns % n == 0)
     max_threads = 512 // vector
 
@@ -157,12 +172,28 @@ HIDDEN = {
 PRODUCTS = ("mm", "addmm", "bmm", "baddbmm", "addmv", "mv", "dot")
 
 
-def workspaces(gpu: Gpu, name, args):
-    """Bytes of the workspaces that a product takes from the handles of its thread, by library."""
+# Buffers of a `Scratch`, by its kind.
+KINDS = {
+    "flash_forward": flash_forward,
+    "efficient_backward": efficient_backward_buffers,
+    "row_sums": partial_sums,
+}
+
+
+def sizes(gpu: Gpu, buffer) -> list[int]:
+    """Bytes of what a kernel allocates for a buffer on a GPU."""
+    return KINDS[buffer.kind](gpu, *buffer.shapes) if isinstance(buffer, Scratch) else [buffer]
+
+
+def workspaces(name, args):
+    """Libraries whose workspace a product takes from the handles of its thread."""
     if name not in PRODUCTS:
-        return {}
-    of_lt = {"cublaslt": 1 << 20} if name == "addmm" and takes_lt(*args[:3]) else {}
-    return of_lt | {"cublas": gpu.cublas_workspace_bytes}
+        return []
+    return ["cublaslt"] * (name == "addmm" and takes_lt(*args[:3])) + ["cublas"]
+
+
+# Bytes of the workspace of cuBLASLt in PyTorch.
+CUBLASLT_WORKSPACE = 1 << 20
 
 
 def takes_lt(bias, a, b):
@@ -181,15 +212,16 @@ def cudnn_workspace(name, args):
     return header + b * h * t * (d + 1) * 4 + by_head
 
 
-def buffers(gpu: Gpu, name, args, outputs):
-    """Bytes of the buffers before and after the outputs."""
+def buffers(name, args, outputs):
+    """Buffers before and after the outputs."""
     if "cudnn_attention" in name:
         return [], [cudnn_workspace(name, args)]
     if name == "_scaled_dot_product_flash_attention":
-        return [], flash_forward(gpu, args)
+        (b, h, t, d), dropout = args[0].shape, args[3]
+        return [], [Scratch("flash_forward", (b * h, t, d))] if dropout == 0 else []
     before, after = HIDDEN[name](args, outputs) if name in HIDDEN else ([], [])
     if name in ("sum", "mean") and outputs[0].dim() > 0:
-        after = after + partial_sums(gpu, args[0], outputs[0])
+        after = after + row_sums(args[0], outputs[0])
     return before, after
 
 

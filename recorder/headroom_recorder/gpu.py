@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import importlib
 import math
 import os
 import re
@@ -44,6 +45,9 @@ def patch_autograd():
     """
     torch._C._ensureCUDADeviceGuardSet()
     folder = os.path.dirname(torch.__file__)
+    if torch.version.cuda is None:
+        # Such a build has no hooks that raise.
+        return
     header = os.path.join(folder, "include", "ATen", "detail", "AcceleratorHooksInterface.h")
     with open(header, encoding="utf-8") as file:
         text = file.read()
@@ -111,6 +115,17 @@ class Stream:
         if name.startswith("__"):
             raise AttributeError(name)
         return lambda *args, **kwargs: None
+
+
+def import_libraries():
+    """Imports libraries that look up functions of `torch.cuda`, before these are replaced."""
+    for name in ("accelerate", "transformers.trainer"):
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+    with contextlib.suppress(ImportError):
+        utils = importlib.import_module("transformers.utils.import_utils")
+        # For fake tensors, transformers would take the branches of torch.export.
+        utils.is_fake_tensor = lambda tensor: False
 
 
 def patch_torch(gpu: Gpu, empty_cache):

@@ -1,0 +1,339 @@
+"""The allocations and frees of a program on fake CUDA tensors, in order.
+
+Tensors have shapes and dtypes, and no data. Each new storage is an allocation; the end of its life is a free. Autograd,
+autocast, optimizers, checkpoints and the program are the real ones.
+"""
+
+import gc
+import math
+import sys
+import threading
+import weakref
+from typing import NamedTuple
+
+import torch
+from torch._subclasses import fake_tensor
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.utils import _pytree as pytree
+from torch.utils._mode_utils import no_dispatch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from . import attention, hidden, source
+from . import gpu as gpus
+
+BLOCK = 512
+# CPU tensors of fewer elements are real, because programs compute with batches, indices and losses.
+SMALL = 65536
+# Operations on values that fake tensors do not have.
+VALUE_ERRORS = (
+    fake_tensor.DynamicOutputShapeException,
+    fake_tensor.DataDependentOutputException,
+)
+
+
+class CannotRecord(RuntimeError):
+    """The program needs values that tensors do not have without a GPU."""
+
+    def __init__(self, cause, hint):
+        super().__init__(cause)
+        self.hint = hint
+
+
+class Info(NamedTuple):
+    """What is known of a block at its allocation."""
+
+    path: str
+    source: str
+    shape: tuple[int, ...]
+    dtype: str
+
+
+def tensors_of(tree):
+    return [leaf for leaf in pytree.tree_leaves(tree) if isinstance(leaf, torch.Tensor)]
+
+
+class Recorder(TorchDispatchMode):
+    """Records events while it is entered: `("alloc", block, bytes, op, module)`, `("free", block)`, `("mark", name)`,
+    `("empty_cache",)`, and for memory that kernels allocate themselves `("scratch", buffer, op, module)`,
+    `("end_of_operation",)` and `("workspace", library, module)`.
+
+    `assume` is the value of every number that the program reads. Without it, a float is 1.0, and whole numbers cannot be
+    read if `strict`.
+    """
+
+    def __init__(self, gpu, assume=None, strict=False):
+        super().__init__()
+        self.gpu = gpu
+        self.assume = assume
+        self.strict = strict
+        self.events = []
+        self.n_blocks = 0
+        self.storages = {}
+        self.infos = {}
+        self.handles = set()
+        self.modules = []
+        self.paths = weakref.WeakKeyDictionary()
+        self.true_blocks = set()
+        # Blocks of parameters with their names, and all other roles.
+        self.roles = {}
+        # Lines that read values, with what was assumed.
+        self.assumed = {}
+        self.backward_source = ""
+        self.paused = False
+
+    @classmethod
+    def is_infra_mode(cls):
+        return True
+
+    def start(self):
+        """Replaces parts of PyTorch for the rest of the process, and starts to record."""
+        import torch._dynamo.trace_rules as rules
+
+        # Fails later: it refuses two names of one function.
+        rules.get_torch_obj_rule_map()
+        self.fake = FakeTensorMode(allow_non_fake_inputs=True)
+        gc.collect()
+        gpus.patch_torch(self.gpu, lambda: self.events.append(("empty_cache",)))
+        attention.patch(self.gpu)
+        gpus.patch_autograd()
+        self.follow_modules()
+        self.fake.__enter__()
+        self.__enter__()
+        return self
+
+    def follow_modules(self):
+        """Keeps the stack of the running modules."""
+        hooks = torch.nn.modules.module
+
+        def pop(*args):
+            if self.modules:
+                self.modules.pop()
+
+        def push(module, args):
+            if not self.modules and module not in self.paths:
+                self.paths.update((below, name) for name, below in module.named_modules())
+            self.modules.append(module)
+
+        hooks.register_module_forward_pre_hook(push)
+        hooks.register_module_forward_hook(pop, always_call=True)
+
+    def mark(self, name):
+        self.events.append(("mark", name))
+
+    def module(self):
+        """Class of the running module."""
+        return type(self.modules[-1]).__name__ if self.modules else ""
+
+    def path(self):
+        """Path of the running module."""
+        return self.paths.get(self.modules[-1], self.module()) if self.modules else ""
+
+    def alloc(self, n_bytes, op, shape=(), dtype="uint8"):
+        self.n_blocks += 1
+        line = source.line() or self.backward_source
+        self.infos[self.n_blocks] = Info(self.path(), line, tuple(shape), dtype)
+        self.events.append(("alloc", self.n_blocks, n_bytes, op, self.module()))
+        return self.n_blocks
+
+    def see(self, tensor, op):
+        """Allocates a block for the tensor's storage, if it is new and not empty. The block ends with the storage.
+        Returns the block, or `None`."""
+        storage = tensor.untyped_storage()
+        key, n_bytes = id(storage), int(storage.nbytes())
+        if key in self.storages or n_bytes == 0:
+            return None
+        block = self.alloc(n_bytes, op, (int(n) for n in tensor.shape), str(tensor.dtype).removeprefix("torch."))
+
+        def end(_):
+            self.storages.pop(key, None)
+            self.events.append(("free", block))
+
+        self.storages[key] = weakref.ref(storage, end), block
+        return block
+
+    def block_of(self, tensor):
+        entry = self.storages.get(id(tensor.untyped_storage()))
+        return entry and entry[1]
+
+    def note(self, what):
+        """Remembers that a line reads a value."""
+        self.assumed.setdefault((source.line() or self.backward_source, what))
+
+    def value_of(self, tensor):
+        """The answer to a question about a value, as in a run that goes well: all tokens are attended to, and no gradient
+        is infinite."""
+        if tensor.dtype == torch.bool:
+            value = self.block_of(tensor) in self.true_blocks
+            self.note(str(value))
+            return value
+        if source.is_in("torch/amp/grad_scaler.py"):
+            return 0.0
+        if tensor.dtype.is_floating_point:
+            value = 1.0 if self.assume is None else float(self.assume)
+            self.note(str(value))
+            return value
+        if self.assume is None and self.strict:
+            raise CannotRecord(
+                f"{source.line()} reads a whole number of a GPU tensor, which has no data without a GPU",
+                "pass --assume N to record the run as if the number were N",
+            )
+        value = 1 if self.assume is None else int(self.assume)
+        self.note(str(value))
+        return value
+
+    def call(self, func, args, kwargs, name):
+        try:
+            return func(*args, **kwargs)
+        except VALUE_ERRORS as error:
+            raise CannotRecord(
+                f"the shape of the result of {name} at {source.line()} depends on the values of a GPU tensor, which has no "
+                "data without a GPU",
+                "compute it on the CPU, or use an operation whose result has a fixed shape, such as torch.where",
+            ) from error
+        except fake_tensor.UnsupportedOperatorException as error:
+            raise CannotRecord(
+                f"the operation {func} at {source.line()} has no implementation for tensors without data",
+                "register one with torch.library.register_fake",
+            ) from error
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        if self.paused:
+            return func(*args, **kwargs)
+        name = func.overloadpacket._qualified_op_name.split("::")[1]
+        if stays_real(args, kwargs):
+            with no_dispatch():
+                return func(*args, **kwargs)
+        if name == "_local_scalar_dense":
+            return self.value_of(args[0])
+        for tensor in tensors_of((args, kwargs)):
+            # Small CPU tensors carry their values, which FakeTensorMode would copy to a real GPU.
+            if isinstance(tensor, FakeTensor) and tensor.constant is not None:
+                tensor.constant = None
+        # The sum of the gradients of one tensor, of which autograd calls the addition itself. A view also holds its base.
+        adds = name == "add" and is_called_by_autograd() and is_dense(args[0]) and not args[0]._is_view()
+        sum_before = self.block_of(args[0]) if adds else None
+        # Scratch memory that precedes the outputs depends on the arguments only.
+        before = hidden.buffers(name, args, [args[0]])[0] if args else []
+        self.scratch(before, name)
+        out = self.call(func, args, kwargs, name)
+        outputs = hidden.outputs_in_order(name, args, pytree.tree_leaves(out))
+        on_gpu = [x for x in outputs if isinstance(x, torch.Tensor) and x.device.type == "cuda"]
+        for tensor in on_gpu:
+            self.see_result(tensor, name, args)
+        if name in ("all", "eq"):
+            self.true_blocks.update(self.block_of(x) for x in on_gpu)
+        if sum_before is not None and self.events and self.events[-1][0] == "alloc":
+            self.events[-1] += (sum_before,)
+        after = hidden.buffers(name, args, on_gpu)[1] if on_gpu else []
+        self.scratch(after, name)
+        if on_gpu:
+            for library in hidden.workspaces(name, args):
+                handle = library, threading.get_ident()
+                if handle not in self.handles:
+                    self.handles.add(handle)
+                    self.events.append(("workspace", library, self.module()))
+        if before or after:
+            self.events.append(("end_of_operation",))
+        return out
+
+    def scratch(self, buffers, op):
+        for buffer in buffers:
+            if isinstance(buffer, hidden.Scratch) or buffer > 0:
+                self.events.append(("scratch", buffer, op + " scratch", self.module()))
+
+    def see_result(self, tensor, name, args):
+        block = self.see(tensor, name)
+        copied = args[0] if block and name == "_to_copy" else None
+        if not isinstance(copied, torch.Tensor):
+            return
+        of, parameter = self.roles.get(self.block_of(copied), (None, ""))
+        if copied.device.type == "cpu":
+            self.roles[block] = "input", name
+        elif of == "parameter" and self.modules:
+            # Within a module, only autocast casts parameters. Its state is not visible here.
+            self.roles[block] = "cast_cache", "cast of " + parameter
+
+    def finish(self):
+        """Stops, and returns the events.
+
+        Autograd adds gradients in place, except those of tensor subclasses. Here, a sum takes the block of its first
+        term, if nothing else holds that: `can_accumulate_inplace` in torch/csrc/autograd/input_buffer.cpp, and
+        `accumulateGrad` in functions/accumulate_grad.h.
+        """
+        self.__exit__(None, None, None)
+        self.fake.__exit__(None, None, None)
+        events, block_of, at = [], {}, 0
+        found = list(self.events)
+        while at < len(found):
+            event = found[at]
+            if event[0] == "alloc" and len(event) == 6 and found[at + 1 : at + 2] == [("free", event[5])]:
+                block_of[event[1]] = block_of.get(event[5], event[5])
+                if event[1] in self.roles:
+                    self.roles.setdefault(block_of[event[1]], self.roles[event[1]])
+                at += 2
+                continue
+            if event[0] in ("alloc", "free"):
+                event = (event[0], block_of.get(event[1], event[1]), *event[2:5])
+            events.append(event)
+            at += 1
+        return events
+
+
+def expanded(gpu, events):
+    """The events with the buffers that kernels allocate themselves on a GPU: `("alloc", …)`, `("free", block)`,
+    `("mark", name)` and `("empty_cache",)`. Blocks have new numbers."""
+    n_blocks, block_of, held = 0, {}, []
+    for kind, *rest in events:
+        if kind == "alloc":
+            n_blocks += 1
+            block_of[rest[0]] = n_blocks
+            yield ("alloc", n_blocks, *rest[1:])
+        elif kind == "free":
+            yield ("free", block_of.pop(rest[0]))
+        elif kind == "scratch":
+            for n_bytes in hidden.sizes(gpu, rest[0]):
+                n_blocks += 1
+                held.append(n_blocks)
+                yield ("alloc", n_blocks, n_bytes, *rest[1:])
+        elif kind == "end_of_operation":
+            yield from (("free", block) for block in held)
+            held = []
+        elif kind == "workspace":
+            library, module = rest
+            n_blocks += 1
+            n_bytes = gpu.cublas_workspace_bytes if library == "cublas" else hidden.CUBLASLT_WORKSPACE
+            yield ("alloc", n_blocks, n_bytes, library + " workspace", module)
+        else:
+            yield (kind, *rest)
+
+
+# Functions that wrap every `__torch_dispatch__`.
+WRAPPERS = ("torch/_compile.py", "torch/_dynamo/eval_frame.py")
+
+
+def is_called_by_autograd():
+    """Whether autograd's engine itself called the operation that is being dispatched: no Python function did, or only the
+    one that starts a backward, as a reentrant checkpoint does within another backward."""
+    frame = sys._getframe(1).f_back
+    while frame is not None and frame.f_code.co_filename.endswith(WRAPPERS):
+        frame = frame.f_back
+    return not frame or frame.f_code.co_name == "_engine_run_backward"
+
+
+def is_dense(tensor):
+    """`is_non_overlapping_and_dense`."""
+    return isinstance(tensor, torch.Tensor) and torch._prims_common.is_non_overlapping_and_dense_or_false(tensor)
+
+
+def stays_real(args, kwargs):
+    """Whether an operation computes with data: on the CPU, except on large tensors of numbers, as weights are."""
+    device = kwargs.get("device")
+    if device is not None and torch.device(device).type != "cpu":
+        return False
+    tensors = tensors_of((args, kwargs))
+    if tensors:
+        return all(not isinstance(x, FakeTensor) and x.device.type == "cpu" for x in tensors)
+    sizes = next((x for x in args if isinstance(x, (list, tuple))), ())
+    dtype = kwargs.get("dtype") or torch.get_default_dtype()
+    return math.prod(int(n) for n in sizes if isinstance(n, int)) <= SMALL or not dtype.is_floating_point
