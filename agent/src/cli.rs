@@ -20,8 +20,10 @@ mod man;
 mod pairing;
 mod plan;
 mod print;
+mod record;
 #[cfg(test)]
 mod reference;
+mod replay;
 mod runs;
 mod sample;
 mod serve;
@@ -52,6 +54,10 @@ pub enum Error {
     #[error(transparent)]
     Plan(#[from] plan::Error),
     #[error(transparent)]
+    Record(#[from] record::Error),
+    #[error(transparent)]
+    Replay(#[from] replay::Error),
+    #[error(transparent)]
     Data(#[from] data::Error),
     #[error(transparent)]
     Doctor(#[from] doctor::Error),
@@ -81,6 +87,8 @@ impl Error {
         match self {
             Self::Usage(error) => error.hint(),
             Self::Plan(error) => error.hint(),
+            Self::Record(error) => error.hint(),
+            Self::Replay(error) => error.hint(),
             Self::Data(error) => error.hint(),
             Self::Serve(error) => error.hint(),
             Self::Token(error) => error.hint(),
@@ -117,6 +125,8 @@ pub const ROOT: Command = Command {
         &plan::COMMAND,
         &fit::COMMAND,
         &diagnose::COMMAND,
+        &record::COMMAND,
+        &replay::COMMAND,
         &gpus::COMMAND,
         &train::COMMAND,
         &sample::COMMAND,

@@ -23,6 +23,8 @@ impl Error {
             Self::Print(error) if error.is_closed_pipe() => Exit::Success,
             Self::Print(_) => Exit::InputOutput,
             Self::Plan(error) => of_plan(error),
+            Self::Record(error) => error.exit(),
+            Self::Replay(error) => error.exit(),
             Self::Data(error) => Exit::input_output_if(error.is_input_output()),
             Self::Doctor(error) => Exit::input_output_if(matches!(error, doctor::Error::Start(_))),
             Self::Serve(error) => of_serve(error),

@@ -1,0 +1,65 @@
+//! Formats a replay for the terminal.
+
+use headroom_planner::{
+    oom::shape,
+    plan::Plan,
+    recording::{LiveGroup, ReplayRequest},
+};
+use headroom_text::units::human_size;
+
+use crate::cli::{
+    plan::report,
+    style::{Ink, Style},
+};
+
+/// Number of listed tensors.
+const LISTED: usize = 10;
+
+/// Formats the whole answer.
+pub fn answer(plan: &Plan<ReplayRequest>, style: &Style) -> String {
+    let mut parts = vec![report::verdict_with(plan, &[], style)];
+    if let Some(oom) = &plan.oom {
+        let place = plan.failing_source().map(|source| style.wrapped(&format!("The tensor is that of {source}."), 0));
+        parts.push(place.unwrap_or_default() + &report::message(oom, style));
+    }
+    parts.extend([report::phases(plan, style), report::peak(plan, style), largest(plan, style)]);
+    parts.extend([report::outside(plan, style), report::basis(plan, style)]);
+    let remarks: String = plan.request.remarks().iter().map(|remark| style.wrapped(remark, 0)).collect();
+    parts.push(style.paint(Ink::Heading, "Worth knowing") + "\n" + &remarks);
+    parts.join("\n")
+}
+
+/// The tensors with the most bytes at the peak, one row for all blocks.
+fn largest(plan: &Plan<ReplayRequest>, style: &Style) -> String {
+    let groups = plan.largest_at_peak();
+    let mut text = style.paint(Ink::Heading, "Largest live tensors at the peak") + "\n";
+    for group in groups.iter().take(LISTED) {
+        text.push_str(&row(group, plan.request.source(group.tensor.code), style));
+    }
+    let rest: u64 = groups.iter().skip(LISTED).map(|group| group.bytes).sum();
+    if rest > 0 {
+        text.push_str(&format!("{:>10}  {} others\n", human_size(rest), groups.len() - LISTED));
+    }
+    text
+}
+
+fn row(group: &LiveGroup, source: &str, style: &Style) -> String {
+    let LiveGroup { tensor, count, bytes, layers } = group;
+    let name = tensor.stored.name_in(blocks(layers).as_deref());
+    let times = if *count > 1 { format!("{count} × ") } else { String::new() };
+    let place = if source.is_empty() { String::new() } else { format!(", {source}") };
+    let what = format!("{name}: {times}{} {}{place}", shape(&tensor.shape), tensor.dtype.name());
+    let start = format!("{:>10}  ", human_size(*bytes));
+    let wrapped = style.wrapped(&what, start.len());
+    format!("{start}{}", wrapped.trim_start())
+}
+
+/// The numbers of blocks, as `3`, `0–11` or `*` for several with gaps.
+fn blocks(layers: &[u64]) -> Option<String> {
+    match layers {
+        [] => None,
+        [only] => Some(only.to_string()),
+        [first, .., last] if last - first + 1 == layers.len() as u64 => Some(format!("{first}–{last}")),
+        _ => Some("*".to_owned()),
+    }
+}
