@@ -215,6 +215,23 @@ fn a_cnn_is_recorded_without_a_gpu() {
 }
 
 #[test]
+fn a_step_that_runs_backward_itself_has_all_phases() {
+    const TEST: &str = "a_step_that_runs_backward_itself_has_all_phases";
+    let script = CNN.replace("    loss = nn.", "    def closure():\n        loss = nn.").replace(
+        "    loss.backward()\n    optimizer.step()\n",
+        "        loss.backward()\n        return loss\n    loss = optimizer.step(closure)\n",
+    );
+    let Some((folder, output)) = recorded(TEST, &script, &["-o", "closure.headroom"]) else { return };
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let answer = json(&["replay", &folder.path().join("closure.headroom").to_string_lossy()]);
+    let names: Vec<&str> =
+        answer["phases"].as_array().expect("phases").iter().filter_map(|phase| phase["name"].as_str()).collect();
+    let first = ["init", "first_forward", "first_backward", "first_optimizer"];
+    assert_eq!(names[..4], first);
+    assert!(names.contains(&"steady_optimizer"), "{names:?}");
+}
+
+#[test]
 fn a_program_that_needs_values_is_refused_with_its_line() {
     const TEST: &str = "a_program_that_needs_values_is_refused_with_its_line";
     for (line, cause) in [
@@ -231,6 +248,10 @@ fn a_program_that_needs_values_is_refused_with_its_line() {
         assert!(stderr.contains("\nhint: "), "{line}: {stderr}");
         assert!(!folder.path().join("cnn.headroom").exists(), "{line}");
     }
+    let Some((_folder, output)) = recorded(TEST, CNN, &["-o", "missing/cnn.headroom"]) else { return };
+    assert_eq!(output.status.code(), Some(1));
+    let cause = "cannot write missing/cnn.headroom: ";
+    assert!(text(&output.stderr).contains(cause), "{}", text(&output.stderr));
     let script = CNN.replacen("    loss = ", "    x, y = x[:y.max().item()], y[:2]\n    loss = ", 1);
     let Some((_folder, output)) = recorded(TEST, &script, &["--assume", "2"]) else { return };
     assert!(output.status.success(), "{}", text(&output.stderr));

@@ -10,9 +10,9 @@ import warnings
 OLDEST = (2, 6)
 
 
-def fail(cause, hint):
+def fail(cause, hint, action="record the program"):
     """Prints an error, and returns the exit status."""
-    print(f"headroom: cannot record: {cause}\n\nhint: {hint}", file=sys.stderr)
+    print(f"headroom: cannot {action}: {cause}\n\nhint: {hint}", file=sys.stderr)
     return 1
 
 
@@ -76,7 +76,7 @@ def patch_program(recorder, eager):
                 "switch compilation off in the program, or pass --eager to record the run as if it were",
             )
         replaced.add("compile")
-        return (lambda function: function) if model is None else model
+        return model if model is not None else (lambda function: function)
 
     DataLoader.__init__ = without_workers
     torch.load = load_and_see
@@ -115,6 +115,8 @@ def last_line(error):
 def main(words):
     options = parse(words)
     program = options.program[options.program[:1] == ["--"] :]
+    if program[0] != "-m" and not os.path.exists(program[0]):
+        return fail(f"{program[0]} does not exist", "paths start from the folder you are in")
     warnings.filterwarnings("ignore", module="torch")
     try:
         import torch
@@ -159,8 +161,11 @@ def main(words):
         return fail("no optimizer of PyTorch made a step", "record a program that trains")
     notes = notes_of(recorder, replaced)
     name = program[1] if program[0] == "-m" else os.path.basename(program[0])
-    with open(options.out, "wb") as out:
-        file.write(out, recorder, events, torch.__version__, name, course.steps, notes)
+    try:
+        with open(options.out, "wb") as out:
+            file.write(out, recorder, events, torch.__version__, name, course.steps, notes)
+    except OSError as error:
+        return fail(error.strerror, "name another file with -o FILE", f"write {options.out}")
     steps = "1 step" if course.steps == 1 else f"{course.steps} steps"
     size = os.path.getsize(options.out)
     print(f"Recorded {steps} in {options.out}, {size:,} bytes.", file=sys.stderr)

@@ -45,7 +45,7 @@ def patch_autograd():
     """
     torch._C._ensureCUDADeviceGuardSet()
     folder = os.path.dirname(torch.__file__)
-    if torch.version.cuda is None:
+    if not torch.version.cuda:
         # Such a build has no hooks that raise.
         return
     header = os.path.join(folder, "include", "ATen", "detail", "AcceleratorHooksInterface.h")

@@ -30,9 +30,10 @@ class Phases:
         self.steps = 0
         self.phase = "setup"
         self.n_backwards = 0
-        # Optimizers that have stepped since the last forward.
+        # Whether an optimizer has stepped since the last forward.
         self.stepped = False
-        self.names = {}
+        # Optimizers that step now: one, or several that wrap each other. A step may run forward and backward itself.
+        self.n_stepping = 0
 
     def start(self):
         torch.nn.modules.module.register_module_forward_pre_hook(self.before_forward)
@@ -53,7 +54,7 @@ class Phases:
                 self.n_backwards -= 1
                 if self.n_backwards == 0:
                     self.recorder.backward_source = ""
-                    self.enter("after_backward")
+                    self.enter("optimizer" if self.n_stepping > 0 else "after_backward")
 
         graph._engine_run_backward = run_backward
         torch.autograd._engine_run_backward = run_backward
@@ -88,7 +89,11 @@ class Phases:
         return self.recorder.roles.get(self.recorder.block_of(parameter), ("", ""))[1]
 
     def before_step(self, optimizer, args, kwargs):
+        self.n_stepping += 1
         self.enter("optimizer")
+        self.name_gradients(optimizer)
+
+    def name_gradients(self, optimizer):
         roles, recorder = self.recorder.roles, self.recorder
         for group in optimizer.param_groups:
             for parameter in group["params"]:
@@ -101,6 +106,9 @@ class Phases:
                     roles[block] = "gradient", self.name_of(parameter)
 
     def after_step(self, optimizer, args, kwargs):
+        self.n_stepping -= 1
+        # Gradients of a closure.
+        self.name_gradients(optimizer)
         roles, recorder = self.recorder.roles, self.recorder
         for parameter, state in optimizer.state.items():
             for value in pytree.tree_leaves(state):
@@ -112,11 +120,12 @@ class Phases:
         if not self.stepped:
             self.stepped = True
             self.steps += 1
-        self.enter("rest")
+        self.enter("optimizer" if self.n_stepping > 0 else "rest")
 
 
 def settled(events):
-    """The events with the phase after a backward: that of the optimizer, if its step follows, as clipping belongs to it."""
+    """The events with the phase after a backward: that of the optimizer, if its step follows, as clipping belongs to it.
+    Phases without events are left out."""
     settled, pending = [], []
     for event in events:
         if event[0] == "mark":
@@ -126,4 +135,5 @@ def settled(events):
         settled.append(event)
     for at in pending:
         settled[at] = ("mark", "rest")
-    return settled
+    is_mark = [event[0] == "mark" for event in settled] + [True]
+    return [event for at, event in enumerate(settled) if not (is_mark[at] and is_mark[at + 1])]

@@ -169,15 +169,18 @@ class Recorder(TorchDispatchMode):
         if source.is_in("torch/amp/grad_scaler.py"):
             return 0.0
         if tensor.dtype.is_floating_point:
-            value = 1.0 if self.assume is None else float(self.assume)
+            value = float(self.assume) if self.assume is not None else 1.0
             self.note(str(value))
             return value
-        if self.assume is None and self.strict:
+        if self.assume is not None:
+            value = int(self.assume)
+        elif self.strict:
             raise CannotRecord(
                 f"{source.line()} reads a whole number of a GPU tensor, which has no data without a GPU",
                 "pass --assume N to record the run as if the number were N",
             )
-        value = 1 if self.assume is None else int(self.assume)
+        else:
+            value = 1
         self.note(str(value))
         return value
 

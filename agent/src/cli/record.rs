@@ -262,7 +262,7 @@ impl Package {
     fn write() -> Result<Self, Error> {
         let folder = env::temp_dir().join(format!("headroom-record-{}", process::id()));
         let error = |error| Error::Folder { folder: folder.clone(), error };
-        // Fails if the folder exists, so nobody else has files in it.
+        // Fails if the folder exists, so it has no other files.
         fs::create_dir(&folder).map_err(error)?;
         let package = Self { folder: folder.clone() };
         let inner = folder.join(PACKAGE_NAME);

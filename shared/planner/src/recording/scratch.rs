@@ -35,7 +35,7 @@ pub(super) enum Step {
 }
 
 impl Scratch {
-    /// Number of the arguments of a kind in a file; `None` if there is no such kind.
+    /// Number of the arguments of a kind in a file; `None` for an unknown kind.
     pub(super) const fn n_arguments(kind: u64) -> Option<usize> {
         Some(match kind {
             0 => 1,

@@ -1,3 +1,5 @@
+//! Tests of recordings: their decoder, their program on a GPU, and hostile files.
+
 use super::*;
 use crate::{
     hardware::find,
