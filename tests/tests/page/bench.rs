@@ -1,6 +1,6 @@
 //! The times of a plan and of a frame on the shipped page. They are printed without a bound, as machines differ.
 
-use crate::page::{Page, tell};
+use crate::page::{Page, tell, tell_unopened};
 use headroom_harness::repetitions;
 use std::ops::Range;
 
@@ -23,7 +23,7 @@ async fn mean_millis(page: &Page, hook: &str) -> f64 {
 
 #[test]
 fn bench_of_a_plan_in_the_browser() {
-    tell("bench_of_a_plan_in_the_browser", async |page| {
+    tell_unopened("bench_of_a_plan_in_the_browser", async |page| {
         for (model, layers, shape) in [("GPT-2 124M", 12, ""), ("GPT-2 XL", 48, "&n_layer=48&n_head=25&n_embd=1600")] {
             page.goto(&format!("{}gpus.html#1&batch_size=4{shape}&gpu=H100", page.address)).await;
             let planned = "document.querySelector('[data-testid=gpus-summary]')?.dataset.planning === 'false'";

@@ -3,7 +3,7 @@
 use crate::{
     accessible::violations,
     environment::named,
-    page::{LAPTOP, PHONE, Page, tell},
+    page::{LAPTOP, PHONE, Page, tell, tell_unopened},
 };
 use std::fs;
 
@@ -48,7 +48,6 @@ fn the_headers_links_carry_the_run() {
         // The message is still there.
         go(page, "diagnose.html", "document.querySelector('#message')").await;
         page.until("the message is there", "document.querySelector('#message').value.includes('6.14 GiB')").await;
-        page.open("").await;
     });
 }
 
@@ -80,8 +79,6 @@ fn headers_links_carry_run_and_message() {
         page.paste("#config", MESSAGE).await;
         page.click("[data-testid=to-diagnose]").await;
         page.until("the address has the message", "location.hash.includes('oom.requested=6.14GiB')").await;
-        page.script("sessionStorage.clear()").await;
-        page.open("").await;
     });
 }
 
@@ -115,8 +112,6 @@ fn message_of_another_gpu_does_not_change_an_opened_run() {
             assert_eq!(answer().await, before);
             assert_eq!(page.value::<String>("document.querySelector('#batch_size').value").await, "24");
         }
-        page.script("sessionStorage.clear()").await;
-        page.open("").await;
     });
 }
 
@@ -129,7 +124,6 @@ fn message_in_the_calculator_has_one_offer_and_no_syntax_error() {
         page.paste("#config", &format!("batch_size = 64\n{MESSAGE}\n")).await;
         page.until("the link to the diagnosis is shown", "document.querySelector('[data-testid=to-diagnose]')").await;
         assert!(!page.text("#problems").await.contains("not expected here"), "{}", page.text("#problems").await);
-        page.open("").await;
     });
 }
 
@@ -160,7 +154,6 @@ fn untouched_calculator_passes_no_config_to_diagnose() {
         page.paste("#message", MESSAGE).await;
         page.until("it is explained", "document.querySelector('[data-testid=candidates]')").await;
         assert!(page.value::<bool>("document.querySelector('[data-testid=agreement]') === null").await);
-        page.open("").await;
     });
 }
 
@@ -182,8 +175,6 @@ fn log_with_a_command_and_a_message_leads_to_its_diagnosis() {
         let config: String = page.value("document.querySelector('#config').value").await;
         assert_eq!(config, "batch_size = 64\n");
         assert!(page.value::<bool>("document.querySelector('#message').value.includes('6.14 GiB')").await);
-        page.script("sessionStorage.clear()").await;
-        page.open("").await;
     });
 }
 
@@ -205,7 +196,6 @@ fn a_message_in_the_calculator_leads_to_its_explanation() {
             page.script("sessionStorage.clear()").await;
             page.goto("about:blank").await;
         }
-        page.open("").await;
     });
 }
 
@@ -264,7 +254,6 @@ fn text_survives_another_page_back_and_a_reload() {
             page.script("sessionStorage.clear()").await;
             page.goto("about:blank").await;
         }
-        page.open("").await;
     });
 }
 
@@ -279,8 +268,6 @@ fn diagnose_gets_the_latest_run_and_not_one_that_was_left_there() {
             assert_eq!(page.value::<String>(config).await, text);
             go(page, "calculator.html", VERDICT).await;
         }
-        page.script("sessionStorage.clear()").await;
-        page.open("").await;
     });
 }
 
@@ -305,8 +292,6 @@ fn a_new_run_has_no_message_of_an_earlier_one() {
         go(page, "diagnose.html", "document.querySelector('#message')").await;
         let fields = "[document.querySelector('#message').value, document.querySelector('#config').value]";
         assert_eq!(page.value::<[String; 2]>(fields).await, ["", "batch_size = 2\n"]);
-        page.script("sessionStorage.clear()").await;
-        page.open("").await;
     });
 }
 
@@ -315,7 +300,7 @@ fn recent_runs_are_listed_and_cleared_on_this_device() {
     let test = "recent_runs_are_listed_and_cleared_on_this_device";
     let Some(axe) = named(test, "HEADROOM_AXE") else { return };
     let axe = fs::read_to_string(axe).expect("axe-core's script");
-    tell(test, async |page| {
+    tell_unopened(test, async |page| {
         const ROWS: &str = "[...document.querySelectorAll('#recent-list li')].map((row) => row.textContent)";
         const RUNS: [(&str, &str); 3] = [("4", "RTX%204070"), ("8", "T4"), ("16", "RTX%203060%2012GB")];
         for (batch_size, gpu) in RUNS {

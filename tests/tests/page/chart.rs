@@ -1,6 +1,6 @@
 //! The chart of memory over the run.
 
-use crate::page::{LAPTOP, PHONE, Page, tell};
+use crate::page::{LAPTOP, PHONE, Page, tell, tell_unopened};
 use fantoccini::key::Key;
 use serde_json::json;
 
@@ -253,7 +253,7 @@ const UNLABELLED: &str = "[...document.querySelectorAll('.chart__tick span')].fi
 
 #[test]
 fn every_tick_has_a_label() {
-    tell("every_tick_has_a_label", async |page| {
+    tell_unopened("every_tick_has_a_label", async |page| {
         for language in ["en", "de", "zh"] {
             page.open_link(&format!("{}calculator.html?lang={language}#{FITS}", page.address)).await;
             for size in [LAPTOP, PHONE, (1920, 1080)] {

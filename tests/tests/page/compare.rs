@@ -4,7 +4,7 @@ use crate::{
     accessible::{schemes_in, violations},
     chart::{mouse, point_at},
     environment::named,
-    page::{LAPTOP, PHONE, Page, tell},
+    page::{LAPTOP, PHONE, Page, tell, tell_unopened},
 };
 use fantoccini::key::Key;
 use std::fs;
@@ -82,14 +82,12 @@ fn comparison_pins_the_calculators_run_and_follows_a_change() {
         page.goto(&link).await;
         page.until("it is the same", &format!("{HEADLINE} === {:?}", before[0])).await;
         assert_eq!(shown(page).await, before);
-        page.script("sessionStorage.clear()").await;
-        page.open("").await;
     });
 }
 
 #[test]
 fn runs_are_swapped_pinned_and_changed_back_and_back_undoes_it() {
-    tell("runs_are_swapped_pinned_and_changed_back_and_back_undoes_it", async |page| {
+    tell_unopened("runs_are_swapped_pinned_and_changed_back_and_back_undoes_it", async |page| {
         open(page, BOTH).await;
         let [pinned, changed] = [tile(page, "pinned").await, tile(page, "changed").await];
         page.click("#compare-swap").await;
@@ -119,7 +117,7 @@ fn runs_are_swapped_pinned_and_changed_back_and_back_undoes_it() {
 
 #[test]
 fn two_gpus_are_compared_with_both_limits() {
-    tell("two_gpus_are_compared_with_both_limits", async |page| {
+    tell_unopened("two_gpus_are_compared_with_both_limits", async |page| {
         open(page, "1&batch_size=12&gpu=RTX%204070").await;
         page.choose_gpu("GeForce RTX 4090").await;
         page.until("the GPUs differ", &format!("{HEADLINE}.endsWith('and fits')")).await;
@@ -139,7 +137,7 @@ fn two_gpus_are_compared_with_both_limits() {
 
 #[test]
 fn focus_on_a_fix_previews_it_and_applying_keeps_it() {
-    tell("focus_on_a_fix_previews_it_and_applying_keeps_it", async |page| {
+    tell_unopened("focus_on_a_fix_previews_it_and_applying_keeps_it", async |page| {
         open(page, "1&batch_size=64&gpu=RTX%204070").await;
         page.until("fixes are offered", OFFERED).await;
         let address: String = page.value("location.href").await;
@@ -192,7 +190,6 @@ fn other_pages_open_a_comparison_with_the_changed_run() {
             assert_eq!(text, "batch_size = 64\n", "{name}");
             assert!(page.value::<bool>("document.querySelector('#notice') === null").await, "{name}");
         }
-        page.open("").await;
     });
 }
 
@@ -201,7 +198,7 @@ fn comparison_is_accessible_and_fits_every_width() {
     let name = "comparison_is_accessible_and_fits_every_width";
     let Some(axe) = named(name, "HEADROOM_AXE") else { return };
     let axe = fs::read_to_string(axe).expect("axe-core's script");
-    tell(name, async |page| {
+    tell_unopened(name, async |page| {
         for language in ["en", "de", "ja", "zh"] {
             page.goto("about:blank").await;
             page.goto(&format!("{}compare.html?lang={language}#{BOTH}", page.address)).await;
@@ -240,7 +237,7 @@ async fn details(page: &Page) -> Vec<Vec<Option<i64>>> {
 
 #[test]
 fn a_moment_of_both_runs_is_shown_by_pointer_and_keyboard() {
-    tell("a_moment_of_both_runs_is_shown_by_pointer_and_keyboard", async |page| {
+    tell_unopened("a_moment_of_both_runs_is_shown_by_pointer_and_keyboard", async |page| {
         open(page, BOTH).await;
         assert!(page.value::<bool>(&format!("!({DETAILS})")).await, "no moment is selected");
         for size in [LAPTOP, PHONE] {
@@ -294,7 +291,7 @@ fn a_moment_of_both_runs_is_shown_by_pointer_and_keyboard() {
 
 #[test]
 fn a_phase_of_one_run_is_marked_and_not_drawn_as_zero() {
-    tell("a_phase_of_one_run_is_marked_and_not_drawn_as_zero", async |page| {
+    tell_unopened("a_phase_of_one_run_is_marked_and_not_drawn_as_zero", async |page| {
         open(page, "1&gradient_accumulation_steps=1&gpu=RTX%204070&against=1%26gpu%3DRTX%25204070").await;
         let marks = "document.querySelectorAll('.compare__absent').length";
         assert!(page.value::<u64>(marks).await > 0);
@@ -353,6 +350,5 @@ fn pinned_run_and_its_comments_stay_in_other_pages_and_languages() {
         page.until("the comment is kept", "document.querySelector('#config').value === 'batch_size = 4  # mine\\n'")
             .await;
         page.script("sessionStorage.clear(); localStorage.clear()").await;
-        page.open("").await;
     });
 }

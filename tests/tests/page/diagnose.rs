@@ -1,6 +1,6 @@
 //! From a message to a run that fits: paste, read, apply, copy.
 
-use crate::page::{Page, tell};
+use crate::page::{Page, tell, tell_unopened};
 use std::fs;
 
 const MESSAGE: &str = "[rank0]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 6.14 GiB. GPU 0 has a total \
@@ -10,7 +10,7 @@ const CONFIG: &str = "# mine\nbatch_size = 64  # too much\ngradient_accumulation
 
 #[test]
 fn a_message_is_pasted_explained_and_mended() {
-    tell("a_message_is_pasted_explained_and_mended", async |page| {
+    tell_unopened("a_message_is_pasted_explained_and_mended", async |page| {
         page.open_diagnose().await;
         page.paste("#message", MESSAGE).await;
         page.until("candidates are there", "document.querySelectorAll('[data-testid=candidates] li').length > 2").await;
@@ -35,7 +35,6 @@ fn a_message_is_pasted_explained_and_mended() {
         page.until("the message is there again", "document.querySelector('#message')?.value.includes('6.14 GiB')")
             .await;
         assert_eq!(page.value::<String>("document.querySelector('#config').value").await, CONFIG);
-        page.open("").await;
     });
 }
 
@@ -51,7 +50,7 @@ async fn solvable_message(page: &Page) -> String {
 
 #[test]
 fn a_message_alone_is_solved_and_shared() {
-    tell("a_message_alone_is_solved_and_shared", async |page| {
+    tell_unopened("a_message_alone_is_solved_and_shared", async |page| {
         page.open_diagnose().await;
         let message = solvable_message(page).await;
         page.paste("#message", &format!("my-secret-host {message}")).await;
@@ -91,13 +90,12 @@ fn a_message_alone_is_solved_and_shared() {
         assert_eq!(page.value::<String>("document.querySelector('#config').value").await, "");
         page.back().await;
         page.until("nothing is pasted", "document.querySelector('[data-testid=empty] h1')").await;
-        page.open("").await;
     });
 }
 
 #[test]
 fn a_near_run_is_not_called_exact() {
-    tell("a_near_run_is_not_called_exact", async |page| {
+    tell_unopened("a_near_run_is_not_called_exact", async |page| {
         page.open_diagnose().await;
         page.paste("#message", MESSAGE).await;
         page.until("near runs are offered", "document.querySelector('[data-testid=offers][data-exact=false]')").await;
@@ -109,13 +107,12 @@ fn a_near_run_is_not_called_exact() {
         page.until("it is explained", "document.querySelector('[data-testid=agreement]')").await;
         let config: String = page.value("document.querySelector('#config').value").await;
         assert_eq!(config, "batch_size = 64\nblock_size = 1024\n");
-        page.open("").await;
     });
 }
 
 #[test]
 fn bar_shows_where_the_gpu_ends() {
-    tell("bar_shows_where_the_gpu_ends", async |page| {
+    tell_unopened("bar_shows_where_the_gpu_ends", async |page| {
         page.open_diagnose().await;
         page.paste("#message", MESSAGE).await;
         page.until("it is explained", "document.querySelector('[data-testid=explanation]')").await;
@@ -125,26 +122,24 @@ fn bar_shows_where_the_gpu_ends() {
             return end ? (end.left - bar.left) / bar.width : null })()";
         let end: f64 = page.value::<Option<f64>>(end).await.expect("the bar marks the GPU's memory");
         assert!((end - 11.69 / (11.69 + 6.14 - 2.68)).abs() < 0.01, "{end}");
-        page.open("").await;
     });
 }
 
 #[test]
 fn first_fix_is_on_the_first_screen() {
-    tell("first_fix_is_on_the_first_screen", async |page| {
+    tell_unopened("first_fix_is_on_the_first_screen", async |page| {
         page.open_diagnose().await;
         page.paste("#message", MESSAGE).await;
         page.paste("#config", CONFIG).await;
         page.until("fixes are offered", "document.querySelector('[data-fix]')").await;
         let top: f64 = page.value("document.querySelector('[data-fix]').getBoundingClientRect().top").await;
         assert!(top < 500.0, "{top}");
-        page.open("").await;
     });
 }
 
 #[test]
 fn unreadable_config_keeps_the_offers_and_marks_its_field() {
-    tell("unreadable_config_keeps_the_offers_and_marks_its_field", async |page| {
+    tell_unopened("unreadable_config_keeps_the_offers_and_marks_its_field", async |page| {
         page.open_diagnose().await;
         let message = solvable_message(page).await;
         page.paste("#message", &message).await;
@@ -156,13 +151,12 @@ fn unreadable_config_keeps_the_offers_and_marks_its_field() {
         page.click("[data-testid=use-run]").await;
         page.until("the run agrees", "document.querySelector('[data-testid=agreement]')").await;
         assert_eq!(page.text("#config-fault").await, "");
-        page.open("").await;
     });
 }
 
 #[test]
 fn message_in_the_config_field_is_explained() {
-    tell("message_in_the_config_field_is_explained", async |page| {
+    tell_unopened("message_in_the_config_field_is_explained", async |page| {
         page.open_diagnose().await;
         let message = solvable_message(page).await;
         // The text leaves the field at once, so that a paste cannot be awaited there.
@@ -176,13 +170,12 @@ fn message_in_the_config_field_is_explained() {
         page.until("it is solved", "document.querySelector('[data-testid=offers][data-exact=true]')").await;
         assert_eq!(page.value::<String>("document.querySelector('#message').value").await.trim(), message.trim());
         assert_eq!(page.value::<String>("document.querySelector('#config').value").await, "");
-        page.open("").await;
     });
 }
 
 #[test]
 fn message_without_figures_lists_what_it_lacks() {
-    tell("message_without_figures_lists_what_it_lacks", async |page| {
+    tell_unopened("message_without_figures_lists_what_it_lacks", async |page| {
         page.open_diagnose().await;
         page.paste("#message", "CUDA out of memory. Tried to allocate 6.14 GiB.").await;
         page.until("runs are offered", "document.querySelector('[data-testid=offers][data-exact=false]')").await;
@@ -193,13 +186,12 @@ fn message_without_figures_lists_what_it_lacks() {
         page.until("the figures are listed", "document.querySelector('[data-testid=unsolved]')").await;
         let said = page.text("[data-testid=unsolved]").await;
         assert!(said.contains("the requested size") && !said.contains("total memory"), "{said}");
-        page.open("").await;
     });
 }
 
 #[test]
 fn fitting_config_is_compared_with_the_message() {
-    tell("fitting_config_is_compared_with_the_message", async |page| {
+    tell_unopened("fitting_config_is_compared_with_the_message", async |page| {
         page.open_diagnose().await;
         page.paste("#message", &solvable_message(page).await).await;
         page.paste("#config", "batch_size = 8\n").await;
@@ -211,20 +203,18 @@ fn fitting_config_is_compared_with_the_message() {
         page.click("[data-testid=use-run]").await;
         page.until("the run agrees", "!document.querySelector('[data-testid=differences]')").await;
         assert_eq!(page.text("[data-testid=agreement]").await, "Exact match with your message");
-        page.open("").await;
     });
 }
 
 #[test]
 fn implausible_config_is_reported_with_message() {
-    tell("implausible_config_is_reported_with_message", async |page| {
+    tell_unopened("implausible_config_is_reported_with_message", async |page| {
         page.open_diagnose().await;
         page.paste("#message", MESSAGE).await;
         page.paste("#config", "n_embd = 770\nfoo = bar(\n").await;
         page.until("it is reported", "document.querySelectorAll('[data-testid=problems] li').length === 2").await;
         let problems = page.text("[data-testid=problems]").await;
         assert!(problems.contains("770") && problems.contains("2:10"), "{problems}");
-        page.open("").await;
     });
 }
 
@@ -255,7 +245,7 @@ fn a_fix_is_applied_in_the_calculator_says_why_and_is_taken_back() {
 fn the_diagnose_page_has_no_serious_fault() {
     let Some(axe) = crate::environment::named("the_diagnose_page_has_no_serious_fault", "HEADROOM_AXE") else { return };
     let axe = fs::read_to_string(axe).expect("axe-core's script");
-    tell("the_diagnose_page_has_no_serious_fault", async |page| {
+    tell_unopened("the_diagnose_page_has_no_serious_fault", async |page| {
         page.open_diagnose().await;
         page.click("#example").await;
         page.until("it is explained", "document.querySelector('[data-testid=fixes] li')").await;

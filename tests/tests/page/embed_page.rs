@@ -3,7 +3,7 @@
 use crate::{
     accessible::violations,
     environment::{Means, named},
-    page::{LAPTOP, PHONE, Page, Size, tell, tell_of},
+    page::{LAPTOP, PHONE, Page, Size, tell, tell_of, tell_unopened},
     plain_host::PlainHost,
 };
 use std::{fs, path::Path};
@@ -79,7 +79,7 @@ fn the_lines_are_written_shown_and_work_on_another_site() {
 
 #[test]
 fn the_short_name_of_the_page_has_a_preview_too() {
-    tell("the_short_name_of_the_page_has_a_preview_too", async |page| {
+    tell_unopened("the_short_name_of_the_page_has_a_preview_too", async |page| {
         page.goto(&format!("{}embed#{RUN}", page.address)).await;
         page.until("the page is there", "document.querySelector('#snippet')").await;
         page.script("document.querySelector('#preview').scrollIntoView()").await;
@@ -91,7 +91,7 @@ fn the_short_name_of_the_page_has_a_preview_too() {
 
 #[test]
 fn snippet_leaves_out_what_changes_no_figure() {
-    tell("snippet_leaves_out_what_changes_no_figure", async |page| {
+    tell_unopened("snippet_leaves_out_what_changes_no_figure", async |page| {
         page.goto(&format!("{}embed.html#{RUN}", page.address)).await;
         page.until("the page is there", "document.querySelector('#snippet')").await;
         page.fill("#config", "--max_iters=5000 --eval_interval=100 --n_layer=12 --batch_size=2").await;
@@ -99,13 +99,12 @@ fn snippet_leaves_out_what_changes_no_figure() {
         for key in ["max_iters", "eval_interval", "n_layer"] {
             assert!(!said.contains(key), "{said}");
         }
-        page.open("").await;
     });
 }
 
 #[test]
 fn embedded_sliders_have_room_for_their_values() {
-    tell("embedded_sliders_have_room_for_their_values", async |page| {
+    tell_unopened("embedded_sliders_have_room_for_their_values", async |page| {
         let link = format!("{}embed.html?host=https%3A%2F%2Fdocs.example&theme=light#{RUN}", page.address);
         page.goto(&link).await;
         page.until("there is an answer", "document.querySelector('.verdict[data-outcome]')").await;
@@ -116,7 +115,6 @@ fn embedded_sliders_have_room_for_their_values() {
             let widths: Vec<u64> = page.value(widths).await;
             assert!(!widths.is_empty() && widths.iter().all(|width| *width >= 100), "{size:?}: {widths:?}");
         }
-        page.open("").await;
     });
 }
 
@@ -125,7 +123,7 @@ fn embedded_page_is_accessible_and_fits_every_width() {
     let name = "what_is_embedded_has_no_serious_fault";
     let Some(axe) = named(name, "HEADROOM_AXE") else { return };
     let axe = fs::read_to_string(axe).expect("axe-core's script");
-    tell(name, async |page| {
+    tell_unopened(name, async |page| {
         for run in [RUN, "1&config=--batch_size%3D2&gpu=L4", "1&config=nonsense"] {
             let link = format!("{}embed.html?host=https%3A%2F%2Fdocs.example&theme=light#{run}", page.address);
             // Opens a blank page first, because a change of the fragment alone loads nothing.
@@ -157,7 +155,7 @@ fn the_page_that_writes_the_lines_has_no_serious_fault() {
     let name = "the_page_that_writes_the_lines_has_no_serious_fault";
     let Some(axe) = named(name, "HEADROOM_AXE") else { return };
     let axe = fs::read_to_string(axe).expect("axe-core's script");
-    tell(name, async |page| {
+    tell_unopened(name, async |page| {
         page.goto(&format!("{}embed.html#{RUN}", page.address)).await;
         page.until("the page is there", "document.querySelector('#snippet')").await;
         page.script("document.querySelector('#preview').scrollIntoView()").await;

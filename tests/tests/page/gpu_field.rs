@@ -1,6 +1,6 @@
 //! The GPU field: its list, its search, and a text that names no GPU.
 
-use crate::page::{Page, tell};
+use crate::page::{Page, tell, tell_unopened};
 use fantoccini::key::Key;
 use std::collections::BTreeSet;
 
@@ -113,7 +113,7 @@ fn a_name_of_no_gpu_is_marked_and_has_no_verdict() {
 /// A link may name a GPU that the table lacks.
 #[test]
 fn unknown_gpu_of_a_link_is_named_once_and_can_be_cleared() {
-    tell("unknown_gpu_of_a_link_is_named_once_and_can_be_cleared", async |page| {
+    tell_unopened("unknown_gpu_of_a_link_is_named_once_and_can_be_cleared", async |page| {
         page.goto(&format!("{}calculator.html?fresh#1&gpu=foobar", page.address)).await;
         page.until("the field is marked", &format!("{GPU}?.ariaInvalid === 'true'")).await;
         let count = "document.body.innerText.split('foobar').length - 1";

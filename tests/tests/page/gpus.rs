@@ -5,7 +5,7 @@ use headroom_planner::hardware::devices;
 use crate::{
     accessible::violations,
     environment::named,
-    page::{Page, tell},
+    page::{Page, tell, tell_unopened},
 };
 use std::fs;
 
@@ -69,14 +69,12 @@ fn each_gpu_leads_to_the_calculator_with_the_same_verdict() {
             planned(page).await;
             assert_eq!(page.text(&format!("{row} .gpus__result")).await, said);
         }
-        page.script("sessionStorage.clear()").await;
-        page.open("").await;
     });
 }
 
 #[test]
 fn gpus_are_filtered_and_ordered() {
-    tell("gpus_are_filtered_and_ordered", async |page| {
+    tell_unopened("gpus_are_filtered_and_ordered", async |page| {
         open(page, "1&batch_size=24").await;
         let all = names(page).await;
         page.fill("#gpus-search", "12 GB").await;
@@ -123,7 +121,7 @@ fn gpus_are_filtered_and_ordered() {
 
 #[test]
 fn energy_is_an_upper_bound_of_boards_with_a_known_limit() {
-    tell("energy_is_an_upper_bound_of_boards_with_a_known_limit", async |page| {
+    tell_unopened("energy_is_an_upper_bound_of_boards_with_a_known_limit", async |page| {
         open(page, "1&batch_size=12").await;
         for (name, is_known) in [("GeForce RTX 4090", true), ("Tesla T4", true), ("GeForce RTX 4060 Laptop GPU", false)]
         {
@@ -137,7 +135,7 @@ fn energy_is_an_upper_bound_of_boards_with_a_known_limit() {
 
 #[test]
 fn gpus_follow_the_config_and_name_the_reason_for_no_plan() {
-    tell("gpus_follow_the_config_and_name_the_reason_for_no_plan", async |page| {
+    tell_unopened("gpus_follow_the_config_and_name_the_reason_for_no_plan", async |page| {
         open(page, "1&batch_size=8").await;
         let few: String = page.value(HEADLINE).await;
         page.paste("#config", "batch_size = 64\n").await;
@@ -153,13 +151,12 @@ fn gpus_follow_the_config_and_name_the_reason_for_no_plan() {
         page.until("it is planned again", &format!("{PLANNED} && {HEADLINE} === {few:?}")).await;
         page.back().await;
         page.until("the config is back", "document.querySelector('#config').value === 'compile = maybe\\n'").await;
-        page.open("").await;
     });
 }
 
 #[test]
 fn batch_sizes_have_verdicts_and_set_the_config() {
-    tell("batch_sizes_have_verdicts_and_set_the_config", async |page| {
+    tell_unopened("batch_sizes_have_verdicts_and_set_the_config", async |page| {
         open(page, "1&batch_size=24&gpu=RTX%204070").await;
         let cell = |size: u64| format!("[data-testid=batches] [data-batch='{size}']");
         let pressed = "document.querySelector('[data-testid=batches] [aria-pressed=true]')?.dataset.batch";
@@ -179,7 +176,6 @@ fn batch_sizes_have_verdicts_and_set_the_config() {
         page.paste("#config", "compile = maybe\n").await;
         page.until("no plan, no sizes", &format!("{PLANNED} && !document.querySelector('[data-testid=batches]')"))
             .await;
-        page.open("").await;
     });
 }
 
@@ -188,7 +184,7 @@ fn list_of_gpus_is_accessible_and_fits_every_width() {
     let name = "list_of_gpus_is_accessible_and_fits_every_width";
     let Some(axe) = named(name, "HEADROOM_AXE") else { return };
     let axe = fs::read_to_string(axe).expect("axe-core's script");
-    tell(name, async |page| {
+    tell_unopened(name, async |page| {
         open(page, "1&batch_size=24").await;
         page.script(&axe).await;
         for size in [(320, 700), (390, 844), (820, 1180), (1280, 800), (1920, 1080)] {

@@ -1,6 +1,6 @@
 //! Back and Forward move through the user's changes. Pasting a text of another form opens the run in it.
 
-use crate::page::{Page, tell};
+use crate::page::{Page, tell, tell_unopened};
 use fantoccini::key::Key;
 use std::fs;
 
@@ -146,7 +146,7 @@ fn focused_field_shows_the_restored_run() {
 
 #[test]
 fn back_undoes_an_edit_of_diagnose() {
-    tell("back_undoes_an_edit_of_diagnose", async |page| {
+    tell_unopened("back_undoes_an_edit_of_diagnose", async |page| {
         page.goto(&format!("{}diagnose.html", page.address)).await;
         page.until("the example is offered", "document.querySelector('#example')").await;
         page.click("#example").await;
@@ -162,7 +162,6 @@ fn back_undoes_an_edit_of_diagnose() {
         page.forward().await;
         page.until("the edit is back", &format!("{CONFIG}.includes('n_layer = 6')")).await;
         assert!(page.value::<bool>("document.querySelector('#message').value.includes('6.14 GiB')").await);
-        page.open("").await;
     });
 }
 
@@ -183,7 +182,7 @@ fn a_fix_keeps_the_tokens_of_the_run_as_it_is() {
 
 #[test]
 fn comments_of_a_fix_go_with_gpu_and_other_keys() {
-    tell("comments_of_a_fix_go_with_gpu_and_other_keys", async |page| {
+    tell_unopened("comments_of_a_fix_go_with_gpu_and_other_keys", async |page| {
         for change in ["gpu", "n_layer", "others"] {
             page.open_link(&format!(
                 "{}calculator.html?{change}#1&gpu=RTX%204070&others=2GiB&batch_size=64",

@@ -2,7 +2,7 @@
 
 use crate::{
     code_changes::copied,
-    page::{LAPTOP, PHONE, Page, tell},
+    page::{LAPTOP, PHONE, Page, tell, tell_unopened},
 };
 use headroom_languages::{packed, table};
 use headroom_text::{self as text, Key, LANGUAGES, Language};
@@ -84,7 +84,7 @@ fn the_browsers_language_is_taken_and_no_word_is_left_in_english() {
 
 #[test]
 fn the_other_pages_speak_every_language_too() {
-    tell("the_other_pages_speak_every_language_too", async |page| {
+    tell_unopened("the_other_pages_speak_every_language_too", async |page| {
         for spoken in &LANGUAGES[1..] {
             let at = |name: &str| format!("{}{name}?lang={}", page.address, spoken.code);
             page.goto(&at("diagnose.html")).await;
@@ -143,7 +143,6 @@ fn the_other_pages_speak_every_language_too() {
             let left = english_left(&all_words(page).await, spoken);
             assert!(left.is_empty(), "{}: {left:?}", spoken.code);
         }
-        page.open("").await;
     });
 }
 
@@ -191,7 +190,7 @@ fn a_language_that_is_chosen_keeps_the_run_and_stays() {
 
 #[test]
 fn pasted_text_survives_language_change() {
-    tell("pasted_text_survives_language_change", async |page| {
+    tell_unopened("pasted_text_survives_language_change", async |page| {
         page.open_diagnose().await;
         page.paste("#message", MESSAGE).await;
         page.paste("#config", "batch_size = 64\ngradient_accumulation_steps = 1\n").await;
@@ -202,7 +201,6 @@ fn pasted_text_survives_language_change() {
             .await;
         says(page, "[data-testid=agreement]", &LANGUAGES[2], text::REQUESTED_AND_ALLOCATED_MATCH).await;
         assert_eq!(page.value::<String>("document.querySelector('#message').value").await, MESSAGE);
-        page.open("").await;
     });
 }
 

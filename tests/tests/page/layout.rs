@@ -1,7 +1,7 @@
 //! The layout at every width. Nothing moves by itself, and nothing jumps.
 
 use crate::{
-    page::{LAPTOP, PHONE, Page, Size, tell},
+    page::{LAPTOP, PHONE, Page, Size, tell, tell_unopened},
     rig::{go, open_paired, rig},
 };
 use std::collections::BTreeMap;
@@ -134,7 +134,7 @@ const CUT_TICKS: &str = "[...document.querySelectorAll('.chart__tick span')]
 
 #[test]
 fn axis_labels_are_whole() {
-    tell("axis_labels_are_whole", async |page| {
+    tell_unopened("axis_labels_are_whole", async |page| {
         for language in ["en", "de", "ja", "zh"] {
             page.goto(&format!("{}calculator.html?lang={language}#{FAILS}", page.address)).await;
             page.until("the chart is there", "document.querySelector('.chart__tick')").await;
@@ -144,7 +144,6 @@ fn axis_labels_are_whole() {
                 assert!(cut.is_empty(), "{language} {size:?}: {cut:?}");
             }
         }
-        page.open("").await;
     });
 }
 
@@ -158,7 +157,7 @@ const CUT_TEXTS: &str =
 
 #[test]
 fn german_texts_are_whole() {
-    tell("german_texts_are_whole", async |page| {
+    tell_unopened("german_texts_are_whole", async |page| {
         page.goto(&format!("{}calculator.html?lang=de#{FAILS}", page.address)).await;
         page.until("the verdict is there", "document.querySelector('#verdict[data-fits]')").await;
         for size in [PHONE, (768, 1024), (1024, 768), (1240, 900), (1280, 900), (1440, 900), (1920, 1080)] {
@@ -175,7 +174,6 @@ fn german_texts_are_whole() {
         // The check detects a cut text.
         page.script("document.querySelector('#verdict-detail').style.cssText = 'width: 40px; white-space: nowrap; overflow: hidden'").await;
         assert!(!page.value::<Vec<String>>(CUT_TEXTS).await.is_empty());
-        page.open("").await;
     });
 }
 
@@ -203,7 +201,7 @@ const BELOW: [&str; 2] = ["#tensors", "#phases"];
 
 #[test]
 fn nothing_jumps_between_fits_and_does_not_fit() {
-    tell("nothing_jumps_between_fits_and_does_not_fit", async |page| {
+    tell_unopened("nothing_jumps_between_fits_and_does_not_fit", async |page| {
         let sizes = [LAPTOP, (320, 640), PHONE, (768, 1024), (1023, 768), (1024, 768), (1920, 1080)];
         for (language, size) in ["en", "de"].into_iter().flat_map(|language| sizes.map(|size| (language, size))) {
             page.open_link(&format!("{}calculator.html?lang={language}#{FITS}", page.address)).await;
@@ -313,7 +311,7 @@ const BLANK: &str = "document.querySelector('.fixes').getBoundingClientRect().bo
 
 #[test]
 fn narrow_panels_show_whole_rows() {
-    tell("narrow_panels_show_whole_rows", async |page| {
+    tell_unopened("narrow_panels_show_whole_rows", async |page| {
         for language in ["en", "de", "zh", "ja"] {
             for fragment in [FITS, FAILS] {
                 page.open_link(&format!("{}calculator.html?lang={language}#{fragment}", page.address)).await;
@@ -425,7 +423,7 @@ async fn assert_checkboxes_whole(page: &Page, n_checkboxes: usize, side_px: impl
 
 #[test]
 fn checkboxes_are_squares_of_16_px() {
-    tell("checkboxes_are_squares_of_16_px", async |page| {
+    tell_unopened("checkboxes_are_squares_of_16_px", async |page| {
         for language in ["en", "de"] {
             for (name, shown, n_checkboxes) in [
                 ("calculator.html", "#verdict[data-fits]", 6),

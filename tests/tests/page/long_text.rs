@@ -1,6 +1,6 @@
 //! Pastes of megabytes. Each field reacts as to a short text, and lays out only the part that it shows.
 
-use crate::page::{Page, tell};
+use crate::page::{Page, tell, tell_unopened};
 use serde_json::Value;
 
 /// Length in characters of the longest text that is read completely.
@@ -115,7 +115,7 @@ fn every_text_area_takes_a_bounded_paste_of_short_lines() {
 
 #[test]
 fn diagnose_and_embed_answer_a_paste_of_5_mb() {
-    tell("diagnose_and_embed_answer_a_paste_of_5_mb", async |page| {
+    tell_unopened("diagnose_and_embed_answer_a_paste_of_5_mb", async |page| {
         page.open_diagnose().await;
         let message = long(
             "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 6.14 GiB. GPU 0 has a total capacity of 11.69 GiB of \
@@ -170,7 +170,7 @@ fn every_field_takes_a_bounded_paste() {
 
 #[test]
 fn demo_writes_after_a_long_prompt() {
-    tell("demo_writes_after_a_long_prompt", async |page| {
+    tell_unopened("demo_writes_after_a_long_prompt", async |page| {
         page.goto(&format!("{}demo.html", page.address)).await;
         page.until("the model is loaded", "document.querySelector('#write')?.disabled === false").await;
         let prompt = "Once upon a time there was a cat. ".repeat(LENGTH / 34);

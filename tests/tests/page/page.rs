@@ -52,7 +52,13 @@ pub fn tell(test: &str, story: impl AsyncFnOnce(&Page)) {
     tell_at(test, &means, &address, Some(server), story);
 }
 
-/// Runs `story` as [`tell`] does, in a browser with extra flags. No page is opened before `story`.
+/// Runs `story` as [`tell`] does, without a page that is opened before. It saves the start of the calculator in a test of
+/// another page.
+pub fn tell_unopened(test: &str, story: impl AsyncFnOnce(&Page)) {
+    tell_with(test, &[], story);
+}
+
+/// Runs `story` as [`tell_unopened`] does, in a browser with extra flags.
 pub fn tell_with(test: &str, flags: &[&str], story: impl AsyncFnOnce(&Page)) {
     let Some(means) = Means::of(test) else { return };
     let server = Server::start(&means.headroom);

@@ -1,6 +1,6 @@
 //! What a reader sees and hears: names, units, punctuation, and the cause of a failure.
 
-use crate::page::{Page, tell};
+use crate::page::{Page, tell, tell_unopened};
 use std::collections::BTreeSet;
 
 const FAILS: &str = "1&batch_size=64&gpu=RTX%204070";
@@ -8,7 +8,7 @@ const FAILS: &str = "1&batch_size=64&gpu=RTX%204070";
 /// 50 MiB of free segments on a GPU whose tensors take 11.20 of 11.69 GiB do not explain the failure.
 #[test]
 fn full_gpu_is_not_called_fragmented() {
-    tell("full_gpu_is_not_called_fragmented", async |page| {
+    tell_unopened("full_gpu_is_not_called_fragmented", async |page| {
         page.open_diagnose().await;
         let message = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total capacity \
             of 11.69 GiB of which 8.00 MiB is free. Including non-PyTorch memory, this process has 11.68 GiB memory in \
@@ -19,7 +19,6 @@ fn full_gpu_is_not_called_fragmented() {
             .await;
         let said = page.text("[data-testid=explanation]").await;
         assert!(!said.contains("fragmentation") && said.contains("The GPU is full"), "{said}");
-        page.open("").await;
     });
 }
 
@@ -101,16 +100,15 @@ fn regions_are_named_by_their_content() {
 
 #[test]
 fn diagnose_has_a_heading_before_a_message() {
-    tell("diagnose_has_a_heading_before_a_message", async |page| {
+    tell_unopened("diagnose_has_a_heading_before_a_message", async |page| {
         page.open_diagnose().await;
         page.until("there is a heading", "document.querySelector('main h1')").await;
-        page.open("").await;
     });
 }
 
 #[test]
 fn each_language_has_its_own_punctuation() {
-    tell("each_language_has_its_own_punctuation", async |page| {
+    tell_unopened("each_language_has_its_own_punctuation", async |page| {
         for language in ["zh", "ja"] {
             page.open_link(&format!("{}calculator.html?lang={language}#{FAILS}", page.address)).await;
             let reasons = "[...document.querySelectorAll('.tensors__why')].map((reason) => reason.textContent)";

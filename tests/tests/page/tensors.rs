@@ -4,7 +4,7 @@ use crate::{
     accessible::{schemes_in, violations},
     chart::{DETAILS, FAILS, FITS, mouse, point_at},
     environment::named,
-    page::{LAPTOP, PHONE, Page, Size, tell},
+    page::{LAPTOP, PHONE, Page, Size, tell, tell_unopened},
 };
 use fantoccini::key::Key;
 use serde_json::json;
@@ -190,7 +190,7 @@ fn grouped_tensors_are_accessible_and_fit_every_width() {
     let name = "grouped_tensors_are_accessible_and_fit_every_width";
     let Some(axe) = named(name, "HEADROOM_AXE") else { return };
     let axe = fs::read_to_string(axe).expect("axe-core's script");
-    tell(name, async |page| {
+    tell_unopened(name, async |page| {
         for language in ["en", "de", "ja", "zh"] {
             page.open_link(&format!("{}calculator.html?lang={language}#{FITS}", page.address)).await;
             page.script(&axe).await;
@@ -217,7 +217,7 @@ fn grouped_tensors_are_accessible_and_fit_every_width() {
 /// The list formats its sums itself. The box at the pointer has the program's sizes.
 #[test]
 fn sizes_of_the_list_are_those_of_the_program() {
-    tell("sizes_of_the_list_are_those_of_the_program", async |page| {
+    tell_unopened("sizes_of_the_list_are_those_of_the_program", async |page| {
         for language in ["en", "de", "ja", "zh"] {
             for run in ["1&batch_size=1&n_layer=2&n_embd=640&n_head=10&vocab_size=65&gpu=RTX%204070", FITS] {
                 page.goto("about:blank").await;

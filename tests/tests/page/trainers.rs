@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::{
     accessible::violations,
     environment::named,
-    page::{LAPTOP, Page, tell},
+    page::{LAPTOP, Page, tell, tell_unopened},
 };
 
 /// A model that the list of models does not have.
@@ -99,7 +99,7 @@ fn nanochat_has_the_plan_of_the_command_line() {
 
 #[test]
 fn a_hugging_face_run_has_the_plan_of_the_command_line() {
-    tell("a_hugging_face_run_has_the_plan_of_the_command_line", async |page| {
+    tell_unopened("a_hugging_face_run_has_the_plan_of_the_command_line", async |page| {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("config.json");
         fs::write(&file, CONFIG).expect("the folder is writable");
@@ -148,7 +148,7 @@ fn every_window_shows_a_trainer_without_scrolling_sideways() {
     let name = "every_window_shows_a_trainer_without_scrolling_sideways";
     let Some(axe) = named(name, "HEADROOM_AXE") else { return };
     let axe = fs::read_to_string(axe).expect("axe-core's script");
-    tell(name, async |page| {
+    tell_unopened(name, async |page| {
         for language in ["en", "de", "ja", "zh"] {
             for trainer in ["nanochat", "hf"] {
                 page.goto(&format!("{}trainers.html?lang={language}#1&trainer={trainer}", page.address)).await;

@@ -1,6 +1,6 @@
 //! Inputs that were not read never count as nanoGPT's defaults. The largest batch is one that certainly fits.
 
-use crate::page::{Page, tell};
+use crate::page::{Page, tell, tell_unopened};
 use std::{fs, path::PathBuf};
 
 const VERDICT: &str = "document.querySelector('#verdict')?.textContent";
@@ -253,18 +253,17 @@ const EXPLANATION: &str = "document.querySelector('[data-testid=explanation]')?.
 
 #[test]
 fn diagnose_names_the_process_first() {
-    tell("diagnose_names_the_process_first", async |page| {
+    tell_unopened("diagnose_names_the_process_first", async |page| {
         page.open_diagnose().await;
         page.paste("#message", PROCESS).await;
         let said = page.until_says(EXPLANATION, "Process 1234 holds 10.00 GiB").await;
         assert!(said.starts_with("Process 1234") && !said.contains("fragmentation"), "{said}");
-        page.open("").await;
     });
 }
 
 #[test]
 fn diagnose_understands_a_novice_and_judges_no_defaults() {
-    tell("diagnose_understands_a_novice_and_judges_no_defaults", async |page| {
+    tell_unopened("diagnose_understands_a_novice_and_judges_no_defaults", async |page| {
         page.open_diagnose().await;
         page.paste("#message", BATCH_64).await;
         page.paste("#config", "124M, batch 64").await;
@@ -278,6 +277,5 @@ fn diagnose_understands_a_novice_and_judges_no_defaults() {
         page.until("it is missing", "document.querySelector('[data-testid=unread]')").await;
         open_named(page, "my_config.py", "batch_size = 64\n").await;
         page.until("it is read", "document.querySelector('[data-testid=agreement]')").await;
-        page.open("").await;
     });
 }
