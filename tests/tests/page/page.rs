@@ -343,9 +343,12 @@ impl Page {
         self.cdp("Browser.grantPermissions", permissions).await;
     }
 
-    /// Chooses a GPU by its name in the list.
+    /// Chooses a GPU by its name in the list. The name arrives in one step, as from an input method: the page plans
+    /// after each key, so that typing a name takes a second.
     pub async fn choose_gpu(&self, name: &str) {
-        self.fill("#gpu", name).await;
+        self.click("#gpu").await;
+        self.press_with_control('a').await;
+        self.cdp("Input.insertText", json!({ "text": name })).await;
         let choice = format!(
             "[...document.querySelectorAll('#gpu-list [role=option]')].find((o) => o.firstElementChild?.textContent === {name:?})"
         );
