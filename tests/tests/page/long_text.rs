@@ -23,8 +23,18 @@ const RECORD: &str = "window.mostCharacters = 0;
 
 /// Replaces a field's text by pasting, and checks that the browser lays out only a part of it at any time.
 async fn paste(page: &Page, selector: &str, text: &str) {
+    copy(page, &Value::from(text).to_string()).await;
+    paste_copied(page, selector).await;
+}
+
+/// Copies the value of a JavaScript expression.
+async fn copy(page: &Page, expression: &str) {
     page.allow_clipboard().await;
-    page.promise(&format!("{{ await navigator.clipboard.writeText({}) }}", Value::from(text))).await;
+    page.promise(&format!("{{ await navigator.clipboard.writeText({expression}) }}")).await;
+}
+
+/// Does as [`paste`] with the text in the clipboard.
+async fn paste_copied(page: &Page, selector: &str) {
     page.script(RECORD).await;
     page.click(selector).await;
     page.press_with_control('a').await;
@@ -44,9 +54,9 @@ async fn assert_fields_bounded(page: &Page, n_fields_min: usize) {
         )
         .await;
     assert!(fields.len() >= n_fields_min, "{fields:?}");
-    let text = "7".repeat(LENGTH);
+    copy(page, &format!("'7'.repeat({LENGTH})")).await;
     for id in fields {
-        paste(page, &format!("#{id}"), &text).await;
+        paste_copied(page, &format!("#{id}")).await;
         let length: u64 = page.value(&format!("document.getElementById('{id}').value.length")).await;
         assert!((1..SHOWN_MAX).contains(&length), "{id} has {length} characters");
     }
