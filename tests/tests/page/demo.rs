@@ -82,6 +82,8 @@ fn both_backends_write_what_the_command_line_writes() {
     // The context has 256 characters. Beyond it, the demo drops the older half of the context, and nanoGPT one token.
     const CONTEXT: usize = 256;
     const N_TOKENS: u32 = 320;
+    /// Another seed has another token among these.
+    const FEW_TOKENS: u32 = 40;
     demo("both_backends_write_what_the_command_line_writes", &WEBGPU, async |page| {
         let mut command = Command::new(&page.headroom);
         command.args(["sample", "--prompt", PROMPT, "--seed", "7", "--temperature", "0.8", "--top-k", "40"]);
@@ -98,8 +100,8 @@ fn both_backends_write_what_the_command_line_writes() {
             let text = write(page, PROMPT, 7, N_TOKENS).await;
             assert_eq!(text.get(..CONTEXT).map(str::trim_end), Some(expected), "{way}");
             assert_eq!(first.get_or_insert_with(|| text.clone()), &text, "{way}: beyond the context");
-            let other = write(page, PROMPT, 8, N_TOKENS).await;
-            assert_ne!(other, text, "{way}: another seed");
+            let other = write(page, PROMPT, 8, FEW_TOKENS).await;
+            assert!(other.len() > PROMPT.len() && !text.starts_with(&other), "{way}: another seed writes {other:?}");
             let equal = page.text("[data-testid=equal]").await;
             assert!(equal.contains("to the byte as planned"), "{way}: {equal}");
             page.until("the map is there", "document.querySelector('[data-testid=map]')").await;
