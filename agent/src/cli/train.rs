@@ -30,7 +30,6 @@ use super::{
     plan::{options::is_value, sources, stock_configs},
     print,
 };
-use engine::Engine;
 pub use error::Error;
 use headroom_agent_core::platform::{self, file_bytes_max};
 use headroom_train::{
@@ -152,7 +151,7 @@ impl StartableRun {
             store: &store,
             state,
             kept,
-            peak: PeakRate { flops: ready.peak_flops, is_measured: matches!(self.engine, Engine::Cpu { .. }) },
+            peak: PeakRate { flops: ready.peak_flops, is_measured: self.engine.measures_peak() },
             on_save_error: request.on_save_error,
             save_every: request.save_every,
         };

@@ -12,7 +12,7 @@ use std::{
 use headroom_kernels::rng::Stream;
 use serde_json::Value;
 
-use crate::started::{TINY, finished, folder, headroom, losses, refused, tiny};
+use crate::started::{CPU_FLOPS, TINY, finished, folder, headroom, losses, refused, tiny};
 
 #[test]
 fn a_run_learns_prints_json_and_saves() {
@@ -25,6 +25,29 @@ fn a_run_learns_prints_json_and_saves() {
     assert!(folder.path().join("out/ckpt.safetensors").exists());
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(said.contains("bytes, as planned."), "{said}");
+}
+
+#[test]
+fn peak_rate_of_the_cpu_is_measured_or_given() {
+    let folder = folder();
+    let utilization = |rate: Option<&str>| {
+        let mut command = tiny(folder.path(), &["--max_iters=1", "--force"]);
+        match rate {
+            Some(rate) => command.env(CPU_FLOPS, rate),
+            None => command.env_remove(CPU_FLOPS),
+        };
+        let stdout = finished(&mut command).stdout;
+        let lines = stdout.split(|&byte| byte == b'\n').filter_map(|line| serde_json::from_slice::<Value>(line).ok());
+        let values: Vec<f64> = lines.filter_map(|line| line["mfu"].as_f64()).collect();
+        values.into_iter().reduce(f64::max).expect("an iteration")
+    };
+    // A fraction of 1e40 FLOP/s that no machine reaches.
+    let least = 1e-20;
+    assert!(utilization(Some("1e40")) < least);
+    for rate in [None, Some("fast"), Some("0"), Some("-1e9"), Some("inf"), Some("")] {
+        let measured = utilization(rate);
+        assert!((least..=1.0).contains(&measured), "{rate:?}: {measured}");
+    }
 }
 
 #[test]

@@ -51,9 +51,14 @@ pub fn folder() -> TempDir {
     folder
 }
 
-/// Returns a command in a directory. It finds only the GPUs that a test provides.
+/// Environment variable with the peak rate of the CPU, in FLOP/s.
+pub const CPU_FLOPS: &str = "HEADROOM_CPU_FLOPS";
+
+/// Returns a command in a directory. It finds only the GPUs that a test provides. The rate of the CPU is given, because
+/// its measurement takes most of the time of a short run.
 pub fn headroom(folder: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_headroom"));
+    command.env(CPU_FLOPS, "1e11");
     command.current_dir(folder).args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }

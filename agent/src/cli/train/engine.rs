@@ -1,6 +1,6 @@
 //! Compute device of a run: planned during preparation, allocated at the start.
 
-use std::{thread, time::Duration};
+use std::{env, thread, time::Duration};
 
 use headroom_kernels::{
     cpu_train::{Trainer, gemm_rate},
@@ -24,6 +24,8 @@ use headroom_train::{
 
 /// Duration of the GEMM benchmark before a run on the CPU. Its rate is the peak for MFU.
 const RATE_TIME: Duration = Duration::from_millis(100);
+/// Environment variable with the peak rate of a run's CPU threads in FLOP/s. A run with it starts without the benchmark.
+const RATE_VARIABLE: &str = "HEADROOM_CPU_FLOPS";
 
 /// Compute device.
 #[derive(Debug)]
@@ -56,6 +58,12 @@ fn asked<'a>(gpt: &'a GptConfig, run: &'a RunSettings, request: &Request) -> Gpu
         attention_backend: request.attention_backend.unwrap_or_default(),
         out_dir: &run.out_dir,
     }
+}
+
+/// Returns the rate in [`RATE_VARIABLE`], or `None` if it is unset or no positive number.
+fn given_rate() -> Option<f64> {
+    let rate = env::var(RATE_VARIABLE).ok()?.trim().parse().ok()?;
+    (rate > 0.0 && f64::is_finite(rate)).then_some(rate)
 }
 
 impl Engine {
@@ -148,6 +156,12 @@ impl Engine {
         }
     }
 
+    /// Returns whether the peak rate of [`Self::ready`] is measured.
+    #[must_use]
+    pub fn measures_peak(&self) -> bool {
+        matches!(self, Self::Cpu { .. }) && given_rate().is_none()
+    }
+
     /// Allocates the memory of the run in one step.
     ///
     /// # Errors
@@ -156,8 +170,8 @@ impl Engine {
         match self {
             Self::Cpu { threads, .. } => {
                 let trainer = Trainer::new(gpt, run.batch_size, *threads)?;
-                let peak_flops = Some(gemm_rate(trainer.thread_pool(), RATE_TIME));
-                Ok(ReadyModel { trainer: Box::new(trainer), peak_flops })
+                let peak_flops = given_rate().unwrap_or_else(|| gemm_rate(trainer.thread_pool(), RATE_TIME));
+                Ok(ReadyModel { trainer: Box::new(trainer), peak_flops: Some(peak_flops) })
             }
             Self::Elsewhere(_) => Err(GpuError::from(CudaError::NoGpu).into()),
             Self::Gpu(chosen) => {
