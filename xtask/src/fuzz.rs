@@ -10,6 +10,7 @@ use crate::{
     failure::{Failure, IoContext, Result},
     parallel,
     shell::{Cmd, Shell, note, step},
+    tools,
 };
 use std::{
     env, fs,
@@ -19,7 +20,7 @@ use std::{
 /// Default time for each target.
 const SECONDS: u64 = 60;
 /// Time and seed for continuous integration: the seed is fixed so that results depend on the change alone.
-pub const IN_CI: [&str; 2] = ["--seconds=10", "--seed=1"];
+pub const IN_CI: [&str; 3] = ["--seconds=10", "--seed=1", "--lint"];
 /// The longest input, several times the longest message.
 const MAX_INPUT_BYTES: usize = 4096;
 /// The time limit of an input. The slowest of the corpus takes less than one second.
@@ -46,6 +47,8 @@ struct Options {
     /// The time of each target; 0 for the corpus alone.
     seconds: u64,
     seed: Option<u64>,
+    /// Whether clippy checks the targets while it compiles them.
+    lints: bool,
     /// The only input to run, in the form that a failure prints.
     input: Option<String>,
 }
@@ -57,7 +60,7 @@ impl Options {
             text.map(|text| text.parse().doing(|| format!("read {name} {text}"))).transpose()
         };
         let (seconds, seed) = (number("--seconds")?.unwrap_or(SECONDS), number("--seed")?);
-        let input = args.value("--input")?;
+        let (lints, input) = (args.flag("--lint"), args.value("--input")?);
         let target = args.free();
         args.finish()?;
         if input.is_some() && target.is_none() {
@@ -65,7 +68,7 @@ impl Options {
                 Failure::new("--input needs the target it is for").hint("`cargo xtask fuzz TARGET --input FILE`")
             );
         }
-        Ok(Self { target, seconds, seed, input })
+        Ok(Self { target, seconds, seed, lints, input })
     }
 }
 
@@ -91,8 +94,14 @@ pub fn run(shell: &Shell, args: Args) -> Result<()> {
         return Ok(());
     }
     let targets = targets(shell, options.target.as_deref())?;
+    if options.lints {
+        tools::ensure_lint_components(shell)?;
+    }
     step("build the fuzz targets", "instrumented, with every assertion on", || {
-        cargo(shell, "build").run("a C++ compiler builds libFuzzer; CXX names another than c++")
+        // Clippy compiles the targets alone: their dependencies are members of another workspace.
+        let command = cargo(shell, "build");
+        let command = if options.lints { tools::compile_with_clippy(command) } else { command };
+        command.run("a C++ compiler builds libFuzzer; CXX names another than c++")
     })?;
     if let (Some(input), Some(target)) = (&options.input, targets.first()) {
         return target.over_one(shell, input);
@@ -104,13 +113,17 @@ pub fn run(shell: &Shell, args: Args) -> Result<()> {
     })
 }
 
-/// Checks the targets' own code, with the same flags so that shared dependencies are built once.
-pub fn lint(shell: &Shell) -> Result<()> {
+/// Checks the formatting of the targets' own code.
+pub fn check_formatting(shell: &Shell) -> Result<()> {
     let manifest = manifest(shell);
     step("check the formatting of fuzz", "cargo fmt", || {
         let command = shell.cmd("cargo").args(["fmt", "--manifest-path", &manifest, "--check"]);
         command.run(&format!("run `cargo fmt --manifest-path {manifest}`"))
-    })?;
+    })
+}
+
+/// Checks the targets' own code, with the same flags so that shared dependencies are built once.
+pub fn lint(shell: &Shell) -> Result<()> {
     if let Some(reason) = missing(shell) {
         note(&format!("skipped clippy fuzz: {reason}"));
         return Ok(());
@@ -279,7 +292,8 @@ mod tests {
         let read = options("oom --seconds 5 --seed=1").expect("options");
         assert_eq!((read.target.as_deref(), read.seconds, read.seed), (Some("oom"), 5, Some(1)));
         assert_eq!(options("").expect("all of them").seconds, SECONDS);
-        assert_eq!(options(&IN_CI.join(" ")).expect("options").seconds, 10);
+        let in_ci = options(&IN_CI.join(" ")).expect("options");
+        assert_eq!((in_ci.seconds, in_ci.seed, in_ci.lints), (10, Some(1), true));
         options("--seconds soon").expect_err("no number");
         options("--input file").expect_err("of which target?");
     }

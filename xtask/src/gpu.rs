@@ -33,22 +33,21 @@ use programs::Programs;
 use results::{LineWriter, ResultFile};
 use serde_json::Value;
 use std::{
-    env, fs,
+    fs,
     path::{PathBuf, absolute},
     time::Instant,
 };
 use step::Step;
 
-/// Returns this program and the measuring programs that the packages' tests have built, for the test of the whole
-/// command.
-pub fn of_tests(shell: &Shell) -> Result<Vec<(&'static str, PathBuf)>> {
-    let xtask = env::current_exe().doing(|| "find this program".into())?;
+/// Returns `xtask`, the path of this program, and the measuring programs that the packages' tests have built, for the test
+/// of the whole command.
+pub fn of_tests(shell: &Shell, xtask: PathBuf) -> Vec<(&'static str, PathBuf)> {
     let found = [
         ("HEADROOM_OPS", programs::newest_test(shell, "ops")),
         ("HEADROOM_CUDA_OPS", programs::example(shell, "cuda_ops")),
     ];
     let found = found.into_iter().filter_map(|(name, path)| Some((name, path?)));
-    Ok([("HEADROOM_XTASK", xtask)].into_iter().chain(found).collect())
+    [("HEADROOM_XTASK", xtask)].into_iter().chain(found).collect()
 }
 
 /// Measures this machine's GPU, or packs the programs that do.

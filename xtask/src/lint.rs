@@ -1,10 +1,14 @@
 //! `cargo xtask lint`: formatting, and clippy with warnings as errors.
 //!
-//! One call checks all native packages, so that dependencies are checked once and packages in parallel. It unifies the
-//! features of the workspace, which hides a feature that a package forgot to request. Therefore each package is checked
-//! alone too, without its tests; `cargo xtask cross` does that for the agent.
+//! One call checks all native packages with their tests, so that dependencies are checked once and packages in parallel.
+//! It unifies the features of the workspace, which hides a feature that a package forgot to request. Therefore each
+//! package is checked alone too, without its tests; `cargo xtask cross` does that for the agent.
+//!
+//! `cargo xtask test --lint` and `cargo xtask fuzz --lint` check what they compile, so that no dependency is compiled for
+//! a check alone. `--rest` leaves out the checks that these commands make: the first call, and that of the fuzz targets.
 
 use crate::{
+    args::Args,
     cross,
     failure::{Failure, Result},
     fuzz,
@@ -28,8 +32,15 @@ const OF_THE_PAGE: [&str; 7] = [
 /// The features of these packages that the page enables.
 const FEATURES_OF_THE_PAGE: &str = "--features=headroom-kernels/wgpu";
 
-/// Runs all checks, even after a failure, and then names those that failed.
-pub fn run(shell: &Shell) -> Result<()> {
+/// Reads the command line, and runs the checks.
+pub fn run(shell: &Shell, mut args: Args) -> Result<()> {
+    let rest_only = args.flag("--rest");
+    args.finish()?;
+    check(shell, rest_only)
+}
+
+/// Runs all checks, or those of `--rest`, even after a failure. Then names those that failed.
+pub fn check(shell: &Shell, rest_only: bool) -> Result<()> {
     tools::ensure_lint_components(shell)?;
     tools::ensure_wasm_target(shell)?;
     let packages = Packages::read(shell)?;
@@ -37,8 +48,10 @@ pub fn run(shell: &Shell) -> Result<()> {
         shell.cmd("cargo").args(["fmt", "--all", "--check"]).run("run `cargo fmt --all`")
     })];
     let native: Vec<_> = packages.native(&shell.root).collect();
-    let names: Vec<_> = native.iter().map(|package| package.name.as_str()).collect();
-    results.push(clippy(shell, &names, &["--all-targets", "--all-features"], None));
+    if !rest_only {
+        let names: Vec<_> = native.iter().map(|package| package.name.as_str()).collect();
+        results.push(clippy(shell, &names, &["--all-targets", "--all-features"], None));
+    }
     for package in native.iter().filter(|package| !cross::AGENT.contains(&package.name.as_str())) {
         results.push(clippy(shell, &[&package.name], &["--all-features"], None));
         if package.has_features {
@@ -48,7 +61,10 @@ pub fn run(shell: &Shell) -> Result<()> {
     // In one call, because other features of a dependency would compile it again. The build of the page compiles each of
     // its programs alone.
     results.push(clippy(shell, &OF_THE_PAGE, &[&WASM[..], &[FEATURES_OF_THE_PAGE]].concat(), Some("wasm")));
-    results.push(fuzz::lint(shell));
+    results.push(fuzz::check_formatting(shell));
+    if !rest_only {
+        results.push(fuzz::lint(shell));
+    }
     let failures: Vec<_> = results.into_iter().filter_map(Result::err).collect();
     if failures.is_empty() {
         return Ok(());

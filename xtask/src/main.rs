@@ -49,19 +49,22 @@ cargo xtask run [--port N] [--no-open] [--fast]
 cargo xtask page [--fast]               builds the pages and the documentation into dist, with compressed copies
 cargo xtask docs                        builds only the documentation, into dist/docs
 cargo xtask previews                    draws the images of shared links and the icons, into web, with Chromium
-cargo xtask test [--quick|--full] [--no-browser] [NAME]
+cargo xtask test [--quick|--full] [--lint] [--no-browser] [NAME]
     Runs all tests, or those whose names contain NAME. --quick runs the unit tests, the golden files of the memory model
     and the house rules, without building the pages. --full tests the release build, and repeats each kill test as often
-    as a release requires.
-cargo xtask lint                        runs cargo fmt and clippy, as the continuous integration does
-cargo xtask fuzz [--seconds N] [--seed N] [TARGET]
+    as a release requires. --lint compiles with clippy, and warnings are errors.
+cargo xtask lint [--rest]
+    Runs cargo fmt and clippy. --rest leaves out what `test --lint` and `fuzz --lint` check while they compile: all
+    packages together with their tests, and the fuzz targets. Continuous integration runs these three.
+cargo xtask fuzz [--seconds N] [--seed N] [--lint] [TARGET]
     Runs all fuzz targets, or one: first the stored corpus, then mutated inputs, 60 seconds for each target by default.
     --seconds 0 runs only the corpus. TARGET --input FILE runs one input.
 cargo xtask kernels [--check]           compiles the CUDA kernels to the committed PTX
     --check writes no PTX. It checks that the committed PTX belongs to the sources, and that no kernel exceeds its limit
     in kernels/cuda/registers.txt. If the compilers cannot be downloaded, it compares only hashes.
 cargo xtask cross                       checks the agent for Windows and for Linux on aarch64
-cargo xtask ci                          lint, kernels --check, cross, pages, size, fuzz --seconds 10, then test
+cargo xtask ci
+    lint --rest, kernels --check, cross, pages, size, fuzz --seconds 10 --lint, then test --lint
 cargo xtask size                        checks the size of each page's first visit against its limit
 cargo xtask bench [NAME]                runs the benchmarks
 cargo xtask bench NAME -- OPTIONS       runs one benchmark with its own options: load -- --viewers 1
@@ -101,19 +104,16 @@ fn dispatch(command: &str, mut args: Args) -> Result<ExitCode> {
             docs::ensure(&shell, Effort::Most)?;
         }
         "test" => return test::run(&shell, args),
-        "lint" => {
-            args.finish()?;
-            lint::run(&shell)?;
-        }
+        "lint" => lint::run(&shell, args)?,
         "ci" => {
             args.finish()?;
-            lint::run(&shell)?;
+            lint::check(&shell, true)?;
             kernels::check(&shell)?;
             cross::run(&shell)?;
             page::ensure(&shell, Build::Release)?;
             size::run(&shell)?;
             fuzz::run(&shell, Args::new(fuzz::IN_CI.map(str::to_owned)))?;
-            return test::run(&shell, Args::new([]));
+            return test::run(&shell, Args::new(["--lint".to_owned()]));
         }
         "size" => {
             args.finish()?;

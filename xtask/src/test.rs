@@ -15,7 +15,7 @@ use crate::{
     tools,
 };
 use std::{
-    fs,
+    env, fs,
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -38,6 +38,8 @@ const QUICK: [&str; 4] = ["--lib", "--bins", "--test=memory", "--test=tidy"];
 #[derive(Debug)]
 struct Options {
     tier: Tier,
+    /// Whether clippy checks the tests and the programs while it compiles them.
+    lints: bool,
     with_browser: bool,
     /// A filter of tests by name.
     filter: Option<String>,
@@ -51,7 +53,11 @@ impl Options {
             (false, true) => Tier::Full,
             (false, false) => Tier::Normal,
         };
-        let options = Self { tier, with_browser: !args.flag("--no-browser"), filter: args.free() };
+        let (lints, with_browser) = (args.flag("--lint"), !args.flag("--no-browser"));
+        if lints && tier == Tier::Quick {
+            return Err(Failure::new("--quick and --lint exclude each other").hint("`cargo xtask lint` checks alone"));
+        }
+        let options = Self { tier, lints, with_browser, filter: args.free() };
         args.finish()?;
         Ok(options)
     }
@@ -79,16 +85,17 @@ fn run_tier(shell: &Shell, options: &Options, outcome: &mut Outcome) -> Result<(
     let skips = shell.target.join("xtask").join("skips.txt");
     empty_file(&skips)?;
     let runner = runner(shell, options.tier)?;
-    let filter = options.filter.as_deref();
     if options.tier == Tier::Quick {
         let environment = [("HEADROOM_SKIPS", skips.clone())];
-        outcome.add(tests(shell, runner, options.tier, filter, &environment)?);
+        outcome.add(tests(shell, runner, options, &environment)?);
     } else {
         let mut environment = environment(shell, options, skips.clone())?;
-        build(shell)?;
+        // The build may replace this program, and Linux then reports its path as deleted.
+        let xtask = env::current_exe().doing(|| "find this program".into())?;
+        build(shell, options.lints)?;
         environment.push(("HEADROOM_BIN", program(shell, options.tier)?));
-        environment.extend(gpu::of_tests(shell)?);
-        outcome.add(tests(shell, runner, options.tier, filter, &environment)?);
+        environment.extend(gpu::of_tests(shell, xtask));
+        outcome.add(tests(shell, runner, options, &environment)?);
         if options.with_browser {
             skip_what_is_missing(&environment, outcome);
         }
@@ -140,11 +147,21 @@ fn environment(shell: &Shell, options: &Options, skips: PathBuf) -> Result<Vec<(
     Ok(environment)
 }
 
-/// Builds all tests with the programs that they start.
-fn build(shell: &Shell) -> Result<()> {
+/// Builds all tests with the programs that they start. If `lints`, clippy checks them and the benchmarks.
+fn build(shell: &Shell, lints: bool) -> Result<()> {
+    if lints {
+        tools::ensure_lint_components(shell)?;
+    }
     let hint = "the compiler's message is above; a missing `cc` or `gcc` is in your system's packages";
-    step("build the tests", "and the programs that they start", || {
-        shell.cmd("cargo").args(["test", "--no-run", "--workspace", "--all-features"]).run(hint)
+    let why = if lints {
+        "and the programs that they start; warnings are errors here"
+    } else {
+        "and the programs that they start"
+    };
+    step("build the tests", why, || {
+        let command = shell.cmd("cargo").args(["test", "--no-run", "--workspace", "--all-features"]);
+        let command = if lints { tools::compile_with_clippy(command.args(["--all-targets"])) } else { command };
+        command.run(hint)
     })
 }
 
@@ -177,19 +194,13 @@ fn test_threads() -> usize {
 }
 
 /// Runs the tests of the quick tier's targets, or all of them.
-fn tests(
-    shell: &Shell,
-    runner: Runner,
-    tier: Tier,
-    filter: Option<&str>,
-    environment: &[(&'static str, PathBuf)],
-) -> Result<Outcome> {
+fn tests(shell: &Shell, runner: Runner, options: &Options, environment: &[(&'static str, PathBuf)]) -> Result<Outcome> {
     let command = match runner {
         Runner::Nextest => {
             let threads = format!("--test-threads={}", test_threads());
             let command = shell.cmd("cargo").args(["nextest", "run", "--no-fail-fast", "--no-tests=pass"]);
             let command = command.args([threads]);
-            if tier == Tier::Quick { command.args(["--profile=quick"]).args(QUICK) } else { command }
+            if options.tier == Tier::Quick { command.args(["--profile=quick"]).args(QUICK) } else { command }
         }
         Runner::CargoTest => {
             let command = shell.cmd("cargo").args(["test", "--no-fail-fast", "--lib", "--bins", "--tests"]);
@@ -197,7 +208,9 @@ fn tests(
         }
     };
     let command = environment.iter().fold(command, |command, (name, value)| command.env(name, value));
-    let command = command.args(["--workspace", "--all-features"]).args(filter.iter().flat_map(|filter| ["--", filter]));
+    let command = if options.lints { tools::compile_with_clippy(command) } else { command };
+    let command = command.args(["--workspace", "--all-features"]);
+    let command = command.args(options.filter.iter().flat_map(|filter| ["--", filter]));
     step("run the tests", "of all packages", || {
         let (lines, success) = command.watch(|_| {})?;
         Ok(Outcome::of_runner(runner, &lines, success))
@@ -225,6 +238,8 @@ mod tests {
         let quick = read("--quick name").expect("options");
         assert_eq!((quick.tier, quick.filter.as_deref()), (Tier::Quick, Some("name")));
         assert_eq!(read("--full --no-browser").expect("options").tier, Tier::Full);
+        assert!(read("--lint").expect("options").lints && !read("").expect("options").lints);
+        read("--quick --lint").expect_err("the quick tier compiles some of the tests");
         read("--quick --full").expect_err("two tiers");
     }
 }

@@ -4,7 +4,7 @@
 use crate::{
     failure::{Failure, IoContext, Result},
     pins::{self, AXE, BINARYEN, ESBUILD, MDBOOK, Pin, Source, WASM_BINDGEN},
-    shell::{Shell, note, step},
+    shell::{Cmd, Shell, note, step},
 };
 use std::path::{Path, PathBuf};
 
@@ -63,6 +63,14 @@ pub fn ensure_lint_components(shell: &Shell) -> Result<()> {
             .args(["component", "add", "rustfmt", "clippy"])
             .run("without rustup, install rustfmt and clippy from your system's packages")
     })
+}
+
+/// Makes clippy the compiler of the workspace's packages, with warnings as errors. Every cargo command on the same build
+/// must use it, because cargo compiles again for another compiler.
+pub fn compile_with_clippy(command: Cmd) -> Cmd {
+    // As `cargo clippy` does, which only checks.
+    let args = ["--deny", "warnings"].map(|arg| format!("{arg}__CLIPPY_HACKERY__")).concat();
+    command.env("RUSTC_WORKSPACE_WRAPPER", "clippy-driver").env("CLIPPY_ARGS", args)
 }
 
 /// Installs axe.min.js and returns its path; `None` without Node.
