@@ -72,7 +72,7 @@ fn a_mistaken_word_gets_the_one_that_was_meant() {
         (&["serve", "--retry-with-fix"], "--retry-with-fix is an option of `headroom watch`"),
         (
             &["bench", "--gpu", "RTX 4070"],
-            "--gpu is an option of `headroom plan`, `headroom fit`, `headroom diagnose`, `headroom watch` and `headroom runs export`",
+            "--gpu is an option of `headroom plan`, `headroom fit`, `headroom diagnose`, `headroom record`, `headroom replay`, `headroom watch` and `headroom runs export`",
         ),
         (&["train", "--gpu", "RTX 4070"], "did you mean --device=cuda?"),
         (&["--link"], "--link is an option of `headroom plan`"),

@@ -96,7 +96,7 @@ const SETTINGS: [(&str, &str); 13] = [
 ];
 
 /// Limit of listed commands; a longer list is not helpful.
-const COMMANDS_MAX: usize = 5;
+const COMMANDS_MAX: usize = 7;
 
 impl UsageError {
     /// Suggested remedy.

@@ -3,7 +3,7 @@
 use crate::{
     accessible::violations,
     environment::named,
-    page::{LAPTOP, PHONE, Page, tell},
+    page::{LAPTOP, PHONE, Page, tell_unopened},
 };
 use fantoccini::key::Key;
 use std::fs;
@@ -27,7 +27,7 @@ async fn arrives(page: &Page, file: &str, shown: &str) {
 
 #[test]
 fn a_pasted_message_opens_its_explanation_and_back_returns() {
-    tell("a_pasted_message_opens_its_explanation_and_back_returns", async |page| {
+    tell_unopened("a_pasted_message_opens_its_explanation_and_back_returns", async |page| {
         open(page).await;
         page.start_paste("#anything", MESSAGE).await;
         arrives(page, "diagnose.html", "document.querySelector('[data-testid=explanation]')").await;
@@ -41,7 +41,7 @@ fn a_pasted_message_opens_its_explanation_and_back_returns() {
 
 #[test]
 fn a_pasted_config_opens_the_calculator_with_its_comments_on_the_chosen_gpu() {
-    tell("a_pasted_config_opens_the_calculator_with_its_comments_on_the_chosen_gpu", async |page| {
+    tell_unopened("a_pasted_config_opens_the_calculator_with_its_comments_on_the_chosen_gpu", async |page| {
         open(page).await;
         page.choose_gpu("GeForce RTX 3060 12GB").await;
         page.start_paste("#anything", "batch_size = 64  # mine\n").await;
@@ -57,7 +57,7 @@ fn a_pasted_config_opens_the_calculator_with_its_comments_on_the_chosen_gpu() {
 
 #[test]
 fn enter_opens_a_typed_line() {
-    tell("enter_opens_a_typed_line", async |page| {
+    tell_unopened("enter_opens_a_typed_line", async |page| {
         open(page).await;
         let field = page.find("#anything").await;
         field.send_keys("350M, batch 4").await.expect("a field");
@@ -70,7 +70,7 @@ fn enter_opens_a_typed_line() {
 
 #[test]
 fn a_model_or_a_command_opens_its_trainer() {
-    tell("a_model_or_a_command_opens_its_trainer", async |page| {
+    tell_unopened("a_model_or_a_command_opens_its_trainer", async |page| {
         open(page).await;
         page.start_paste("#anything", "https://huggingface.co/Qwen/Qwen2.5-0.5B").await;
         arrives(page, "trainers.html", VERDICT).await;
@@ -87,7 +87,7 @@ fn a_model_or_a_command_opens_its_trainer() {
 
 #[test]
 fn texts_with_two_answers_or_none_stay() {
-    tell("texts_with_two_answers_or_none_stay", async |page| {
+    tell_unopened("texts_with_two_answers_or_none_stay", async |page| {
         open(page).await;
         let config = r#"{"model_type": "gpt2", "n_layer": 24, "n_head": 16, "n_embd": 1024, "n_positions": 1024, "vocab_size": 50257}"#;
         page.start_paste("#anything", config).await;
@@ -111,7 +111,7 @@ fn texts_with_two_answers_or_none_stay() {
 
 #[test]
 fn a_log_of_megabytes_opens_its_explanation() {
-    tell("a_log_of_megabytes_opens_its_explanation", async |page| {
+    tell_unopened("a_log_of_megabytes_opens_its_explanation", async |page| {
         open(page).await;
         let log = "iter 100: loss 3.1415, time 250.00ms, mfu 40.00%\n".repeat(100_000) + MESSAGE + "\n";
         page.start_paste("#anything", &log).await;
@@ -121,7 +121,7 @@ fn a_log_of_megabytes_opens_its_explanation() {
 
 #[test]
 fn links_without_a_page_open_the_calculator() {
-    tell("links_without_a_page_open_the_calculator", async |page| {
+    tell_unopened("links_without_a_page_open_the_calculator", async |page| {
         page.goto(&format!("{}?lang=de#1&batch_size=3&gpu=L4", page.address)).await;
         arrives(page, "calculator.html", VERDICT).await;
         assert_eq!(page.value::<String>("document.querySelector('#batch_size').value").await, "3");
@@ -136,7 +136,7 @@ fn links_without_a_page_open_the_calculator() {
 
 #[test]
 fn recent_runs_are_listed_and_cleared() {
-    tell("recent_runs_are_listed_and_cleared", async |page| {
+    tell_unopened("recent_runs_are_listed_and_cleared", async |page| {
         let rows = "[...document.querySelectorAll('#recent-runs li a')]";
         page.open("1&batch_size=7&gpu=RTX%204070").await;
         open(page).await;
@@ -158,7 +158,7 @@ fn axe_finds_nothing_on_the_start_page() {
     let test = "axe_finds_nothing_on_the_start_page";
     let Some(axe) = named(test, "HEADROOM_AXE") else { return };
     let axe = fs::read_to_string(axe).expect("axe-core's script");
-    tell(test, async |page| {
+    tell_unopened(test, async |page| {
         open(page).await;
         page.script(&axe).await;
         for text in ["", "hello"] {

@@ -173,7 +173,7 @@ fn every_window_shows_a_trainer_without_scrolling_sideways() {
 
 #[test]
 fn a_message_in_a_log_of_another_trainer_is_explained_with_fixes() {
-    tell("a_message_in_a_log_of_another_trainer_is_explained_with_fixes", async |page| {
+    tell_unopened("a_message_in_a_log_of_another_trainer_is_explained_with_fixes", async |page| {
         let options = ["--bf16", "--per_device_train_batch_size=16"];
         let plan = plan(page, &[&["hf", "Qwen3-0.6B"], &options[..]].concat());
         let message = plan["oom"]["message"].as_str().expect("a run that fails");
