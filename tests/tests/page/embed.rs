@@ -137,7 +137,10 @@ async fn assert_separate_and_kept(page: &Page, tools: &str) {
         page.value::<String>("document.querySelector('#open').href").await
     })
     .await;
-    assert!(link.starts_with(&format!("{tools}?lang=en#1&")) && link.contains("&batch_size=4&"), "{link}");
+    assert!(
+        link.starts_with(&format!("{tools}calculator.html?lang=en#1&")) && link.contains("&batch_size=4&"),
+        "{link}"
+    );
     let unchanged: String =
         inside(page, "small", async || page.value("document.querySelector('#open').href").await).await;
     assert_eq!(unchanged, small, "an edit of one changes another");
