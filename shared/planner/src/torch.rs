@@ -34,7 +34,7 @@ use tensor::Edge;
 
 use crate::{
     dtype::Dtype,
-    gpt::tensors::{Category, Lifetime},
+    gpt::tensors::{CUBLASLT_WORKSPACE_BYTES, Category, Lifetime},
     memory::context::GpuProperties,
 };
 
@@ -295,13 +295,10 @@ impl Torch {
     }
 
     /// Allocates the cuBLASLt workspace of the current thread at its first product with a bias.
-    ///
-    /// Source: `_parseChosenWorkspaceSize` in aten/src/ATen/cuda/CUDABlas.cpp (2.11).
     fn cublaslt_workspace(&self) {
-        const BYTES: u64 = 1 << 20;
         let at = usize::from(self.state.borrow().in_backward);
         if self.recorder == Recorder::Gpu && self.state.borrow().lt_workspaces[at].is_none() {
-            let workspace = self.workspace("cuBLASLt workspace", BYTES);
+            let workspace = self.workspace("cuBLASLt workspace", CUBLASLT_WORKSPACE_BYTES);
             self.state.borrow_mut().lt_workspaces[at] = Some(workspace);
         }
     }

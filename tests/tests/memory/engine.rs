@@ -9,7 +9,7 @@ use headroom_planner::{
 
 use crate::{
     event_list::{Event, events_of, in_canonical_order},
-    records::{EAGER, rows},
+    records::{EAGER, rows, without_lt_workspace},
 };
 
 /// Events with tensors numbered in order of allocation, and sizes rounded as the allocator rounds them.
@@ -37,7 +37,9 @@ fn the_engine_has_the_events_of_every_recorded_row() {
         if train.compile || train.del_train_logits {
             continue;
         }
-        let written = events_of(&program(&gpt, &train, gpu).expect("a recorded run is within the planner's limits"));
+        let written = events_of(&without_lt_workspace(
+            program(&gpt, &train, gpu).expect("a recorded run is within the planner's limits"),
+        ));
         let rounds = Rounds { eval: 2 * train.eval_iters, micro_steps: train.gradient_accumulation_steps };
         let derived =
             in_canonical_order(&numbered(nanogpt::run(&gpt, &train, gpu, torch::Recorder::FakeTensors, rounds)));

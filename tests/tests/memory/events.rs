@@ -12,7 +12,7 @@ use headroom_planner::{
 
 use crate::{
     event_list::{self, Trace, events_of, in_canonical_order, trace},
-    records::{SM89, golden, without_efficient_scratch},
+    records::{SM89, as_traced, golden},
 };
 
 /// An event with its bytes.
@@ -40,7 +40,7 @@ fn by_bytes(events: &[event_list::Event]) -> Vec<Event> {
 #[track_caller]
 fn simulated(gpt: &GptConfig, train: &TrainConfig) -> Program {
     let program = program(gpt, train, SM89).expect("a recorded run is within the planner's limits");
-    without_efficient_scratch(program)
+    as_traced(program)
 }
 
 /// The recorded events of a trace, and the simulation's.

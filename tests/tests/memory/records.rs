@@ -170,7 +170,7 @@ impl Row {
     pub fn program(&self) -> Program {
         let (gpt, train, gpu) = self.config();
         let program = program(&gpt, &train, gpu).expect("a recorded run is within the planner's limits");
-        if self.file.starts_with("random/") { program } else { without_efficient_scratch(program) }
+        if self.file.starts_with("random/") { without_lt_workspace(program) } else { as_traced(program) }
     }
 
     /// Replays the run with unlimited memory.
@@ -179,13 +179,22 @@ impl Row {
     }
 }
 
-/// A program without the scratch memory of memory-efficient attention's backward, which only the random rows record.
-pub fn without_efficient_scratch(mut program: Program) -> Program {
+/// A program without cuBLASLt's workspace, which no recorder sees. A GPU allocates it.
+pub fn without_lt_workspace(program: Program) -> Program {
+    without(program, &[Tensor::CublasLtWorkspace])
+}
+
+/// A program without the memory that only a GPU and the recorder of the random rows show: the scratch memory of
+/// memory-efficient attention's backward, and cuBLASLt's workspace.
+pub fn as_traced(program: Program) -> Program {
+    use Tensor::{CublasLtWorkspace, EffCast, EffDelta, EffProducts, EffRowSums, EffWorkspace};
+    without(program, &[CublasLtWorkspace, EffCast, EffProducts, EffRowSums, EffDelta, EffWorkspace])
+}
+
+fn without(mut program: Program, unseen: &[Tensor]) -> Program {
     let is_scratch = |action| {
         let Action::Alloc(code, _) = action else { return false };
-        let tensor = TensorId::from_code(code).expect("a tensor of the table").tensor;
-        use Tensor::{EffCast, EffDelta, EffProducts, EffRowSums, EffWorkspace};
-        matches!(tensor, EffCast | EffProducts | EffRowSums | EffDelta | EffWorkspace)
+        unseen.contains(&TensorId::from_code(code).expect("a tensor of the table").tensor)
     };
     for section in &mut program.sections {
         let mut held = HashSet::new();

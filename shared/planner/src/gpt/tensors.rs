@@ -18,7 +18,7 @@ pub use dims::{
     ATTENTION_BLOCK, BUCKET_WORDS, CROSS_ENTROPY_CHUNKS, Dims, EXCHANGE_BYTES, ResidentThreads, TENSOR_WORDS,
     token_words,
 };
-pub(crate) use dims::{flash_splits, fused_chunk_tokens};
+pub(crate) use dims::{CUBLASLT_WORKSPACE_BYTES, flash_splits, fused_chunk_tokens};
 pub use parameters::{Parameter, parameters};
 pub use stored::{Role, TensorId};
 pub use table::Tensor;

@@ -41,6 +41,8 @@ pub(super) struct Run<'a> {
     pub(super) w: ProgramBuilder,
     /// Whether the forward thread and the autograd thread have their cuBLAS workspaces.
     pub(super) has_workspace: [bool; 2],
+    /// Whether these threads have their cuBLASLt workspaces.
+    pub(super) has_lt_workspace: [bool; 2],
     /// Whether the gradient scaler's two scalars are allocated.
     pub(super) has_scaler: bool,
 }
@@ -65,6 +67,8 @@ pub(super) enum Name {
     EvalLoss,
     ForwardWorkspace,
     BackwardWorkspace,
+    ForwardLtWorkspace,
+    BackwardLtWorkspace,
     Scaler,
     ScalerGrowth,
     FoundInf,
@@ -134,6 +138,16 @@ impl Run<'_> {
         }
         let name = if backward { Name::BackwardWorkspace } else { Name::ForwardWorkspace };
         self.w.alloc_in(self.name(name), Tensor::CublasWorkspace, None);
+    }
+
+    /// Allocates the cuBLASLt workspace of the computing thread, at that thread's first product with a bias. The products
+    /// of a block's forward have one.
+    pub(super) fn cublaslt_workspace(&mut self, backward: bool) {
+        if !self.config.bias() || std::mem::replace(&mut self.has_lt_workspace[usize::from(backward)], true) {
+            return;
+        }
+        let name = if backward { Name::BackwardLtWorkspace } else { Name::ForwardLtWorkspace };
+        self.w.alloc_in(self.name(name), Tensor::CublasLtWorkspace, None);
     }
 
     pub(super) fn drops(&self) -> bool {

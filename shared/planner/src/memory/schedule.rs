@@ -193,6 +193,7 @@ pub fn program(config: &GptConfig, train: &TrainConfig, gpu: GpuProperties) -> R
         w: ProgramBuilder::new(u32::try_from(kept).unwrap_or(u32::MAX)),
         parameters,
         has_workspace: [false; 2],
+        has_lt_workspace: [false; 2],
         has_scaler: false,
     };
     let graphs = &mut Graphs::default();

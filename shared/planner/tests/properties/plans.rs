@@ -166,6 +166,8 @@ proptest! {
         let eager = |activation_checkpointing| TrainConfig { compile: false, activation_checkpointing, ..train.clone() };
         let shape = GptShape { n_layer: shape.n_layer + 1, ..shape };
         let (with, without) = (live_peak(shape, &eager(true), gpu), live_peak(shape, &eager(false), gpu));
-        prop_assert!(with <= without, "{} over {}", with, without);
+        // The autograd thread recomputes, and has a cuBLASLt workspace of its own for products with a bias.
+        let workspace = if shape.bias { 1 << 20 } else { 0 };
+        prop_assert!(with <= without + workspace, "{} over {}", with, without);
     }
 }

@@ -7,6 +7,11 @@ pub const BUCKET_WORDS: u64 = 4;
 /// 64-bit words that describe a tensor to the optimizer.
 pub const TENSOR_WORDS: u64 = 8;
 
+/// Bytes of the workspace that PyTorch gives cuBLASLt, which computes products with a bias.
+///
+/// Source: `_parseChosenWorkspaceSize` in aten/src/ATen/cuda/CUDABlas.cpp (2.11).
+pub(crate) const CUBLASLT_WORKSPACE_BYTES: u64 = 1 << 20;
+
 /// A dimension of a shape, as a symbol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Dim {
@@ -30,6 +35,8 @@ pub(super) enum Dim {
     D8,
     /// Bytes of a cuBLAS workspace.
     CublasWorkspace,
+    /// Bytes of a cuBLASLt workspace.
+    CublasLtWorkspace,
     /// Bytes of the workspace of cuDNN's attention in the built-in trainer.
     CudnnWorkspace,
     /// Bytes of the workspace of memory-efficient attention's backward.
@@ -265,6 +272,7 @@ impl Dims {
             Dim::T32 => t.next_multiple_of(32),
             Dim::D8 => d.next_multiple_of(8),
             Dim::CublasWorkspace => u128::from(self.cublas_workspace_bytes),
+            Dim::CublasLtWorkspace => u128::from(CUBLASLT_WORKSPACE_BYTES),
             Dim::EffWorkspace => u128::from(self.efficient_workspace_bytes),
             Dim::CudnnWorkspace => u128::from(self.cudnn_workspace_bytes),
             Dim::T128 => t.next_multiple_of(128),

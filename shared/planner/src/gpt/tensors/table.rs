@@ -224,6 +224,7 @@ tensor_table! {
     StepCount "step" Optimizer OptimizerState FromFirstStep f32 [];
     // Scratch memory.
     CublasWorkspace "cuBLAS workspace" Cublas Workspace Run u8 [CublasWorkspace];
+    CublasLtWorkspace "cuBLASLt workspace" Cublas Workspace Run u8 [CublasLtWorkspace];
     FlashSoftmaxD "flash attention backward softmax_d" Attn Workspace Scratch f32 [B, H, T128];
     FlashDqAccum "flash attention backward dq accumulator" Attn Workspace Scratch f32 [B, H, T128, DFlash];
     FlashLseSplits "flash attention logsumexp by split" Attn Workspace Scratch f32 [SplitsBH, T];

@@ -437,7 +437,13 @@ impl Plan {
                         None => slots[memory.0] = Some(run.w.alloc(tensor, layer)),
                     }
                 }
-                Line::Product => run.cublas_workspace(backward),
+                Line::Product => {
+                    // Inductor calls `addmm`, as eager PyTorch does.
+                    if !backward {
+                        run.cublaslt_workspace(false);
+                    }
+                    run.cublas_workspace(backward);
+                }
                 Line::Scratch(kernel) => {
                     let scratch = &graph.scratch[graph.kernels[kernel].scratch.clone()];
                     if scratch == [Tensor::EffWorkspace] {

@@ -163,6 +163,8 @@ fn compute(
     let qkv_weight = casts.weight(run, layer, Tensor::QkvWCast);
     let ln1_cast = half.then(|| run.w.alloc(Tensor::Ln1Cast, at));
     let qkv = run.w.alloc(Tensor::Qkv, at);
+    // The autograd thread recomputes.
+    run.cublaslt_workspace(extent == Extent::UntilLastSaved);
     run.cublas_workspace(false);
     if !keeps {
         run.w.free_some(ln1_cast);
