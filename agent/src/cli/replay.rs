@@ -10,6 +10,7 @@ use std::{
 
 use headroom_planner::{
     hardware::Device,
+    memory::message::TorchVersion,
     plan::Plan,
     recording::{self, DecodeError, Decoder, Problem, ProgramError, Recording, ReplayRequest},
     session::{MachineError, Options},
@@ -18,7 +19,7 @@ use thiserror::Error;
 
 use super::{
     Exit,
-    args::{Flag, InvalidValue, ParsedArgs, UsageError, Word, parse, shown},
+    args::{Flag, InvalidValue, ParsedArgs, UsageError, Word, parse, refusal, shown},
     command::{Command, Words},
     plan::machine::PlanArguments,
     print,
@@ -193,25 +194,17 @@ fn take_word(arguments: &mut Arguments, word: Word) -> Result<(), UsageError> {
             arguments.file = Some(file);
             Ok(())
         }
-        Word::Plain(word) => {
-            let word = word.to_string_lossy().into_owned();
-            Err(UsageError::UnexpectedWord { command: COMMAND.name, word })
-        }
-        Word::Other(option) => {
-            let near = super::args::nearest(FLAGS, &option);
-            Err(UsageError::UnknownOption { command: COMMAND.name, option, value: None, near })
-        }
+        other => Err(refusal(COMMAND.name, FLAGS, other)),
     }
 }
 
 fn replayed(arguments: &mut Arguments) -> Result<Plan<ReplayRequest>, Error> {
-    let name = arguments.file.as_ref().ok_or(Error::NoFile)?.to_string_lossy().into_owned();
-    let file = File::open(&name).map_err(|error| Error::Unreadable { name: name.clone(), error })?;
+    let path = arguments.file.as_ref().ok_or(Error::NoFile)?;
+    let name = path.to_string_lossy().into_owned();
+    let file = File::open(path).map_err(|error| Error::Unreadable { name: name.clone(), error })?;
     let recording = read(file, &name)?;
     // A version that cannot be read keeps the default.
-    if !arguments.gives_torch
-        && recording.origin.torch.parse::<headroom_planner::memory::message::TorchVersion>().is_ok()
-    {
+    if !arguments.gives_torch && recording.origin.torch.parse::<TorchVersion>().is_ok() {
         arguments.options.torch.clone_from(&recording.origin.torch);
     }
     Ok(recording::plan(&recording, arguments.options.machine()?)?)

@@ -20,6 +20,9 @@ pub trait PlanArguments {
     /// Records that the GPU was given.
     fn note_gpu(&mut self) {}
 
+    /// Requests only a link to the plan.
+    fn request_link(&mut self) {}
+
     /// The GPUs of the table of `headroom fit`.
     fn gpus(&mut self) -> &mut Option<Vec<&'static Device>>;
 }
@@ -94,6 +97,17 @@ impl<T: PlanArguments> Flag<T> {
         value: None,
         doc: "Print the answer as JSON, schema 1",
         set: |request, _| put(request.json(), true),
+    };
+
+    /// The `--link` option.
+    pub const LINK: Self = Self {
+        name: "link",
+        value: None,
+        doc: "Print only a link to this plan in the page of `headroom\nserve`",
+        set: |request, _| {
+            request.request_link();
+            Ok(())
+        },
     };
 
     /// The `--torch` option.

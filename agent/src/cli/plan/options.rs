@@ -52,6 +52,10 @@ impl PlanArguments for Request {
         self.names_gpu = true;
     }
 
+    fn request_link(&mut self) {
+        self.link = true;
+    }
+
     fn gpus(&mut self) -> &mut Option<Vec<&'static Device>> {
         &mut self.gpus
     }
@@ -188,12 +192,7 @@ pub const FLAGS: &[Flag<Request>] = &[
     Flag::TORCH,
     Flag::JSON,
     // The last one: `headroom fit` has all others.
-    Flag {
-        name: "link",
-        value: None,
-        doc: "Print only a link to this plan in the page of `headroom\nserve`",
-        set: |request, _| put(&mut request.link, true),
-    },
+    Flag::LINK,
 ];
 
 fn choice<T: Copy>(word: &str, words: &[(&str, T)]) -> Result<T, InvalidValue> {

@@ -70,9 +70,7 @@ impl Arguments {
             _ => None,
         }
     }
-}
 
-impl Arguments {
     /// Address of the plan in the page of `headroom serve`.
     fn address(&self, trainer: input::Trainer) -> String {
         format!("{PAGE}#{}", encode(&Input::of_words(trainer, &self.words, self.model.clone()), &self.options))
@@ -90,6 +88,10 @@ impl PlanArguments for Arguments {
 
     fn note_gpu(&mut self) {
         self.names_gpu = true;
+    }
+
+    fn request_link(&mut self) {
+        self.link = true;
     }
 
     fn gpus(&mut self) -> &mut Option<Vec<&'static Device>> {
@@ -153,15 +155,7 @@ const FLAGS: &[Flag<Arguments>] = &[
     Flag::EXPANDABLE_SEGMENTS,
     Flag::TORCH,
     Flag::JSON,
-    Flag {
-        name: "link",
-        value: None,
-        doc: "Print only a link to this plan in the page of `headroom\nserve`",
-        set: |arguments, _| {
-            arguments.link = true;
-            Ok(())
-        },
-    },
+    Flag::LINK,
 ];
 
 /// `headroom plan nanochat`.
@@ -216,16 +210,13 @@ fn run(command: &'static Command, args: Vec<OsString>, trainer: Trainer) -> Resu
         return Err(UsageError::Exclusive("json", "link").into());
     }
     let plan = planned(run, &arguments.options)?;
-    let link = arguments.address(trainer.trainer);
-    if arguments.link {
-        print::data(&(link + "\n"))?;
-        return Ok(if plan.fits { Exit::Success } else { Exit::Failure });
-    }
-    let advice = advise(&plan);
-    let answer = if arguments.json {
-        serde_json::to_string_pretty(&plan.trainer_document(&advice, &link)).map_err(Error::from)? + "\n"
+    let link = || arguments.address(trainer.trainer);
+    let answer = if arguments.link {
+        link() + "\n"
+    } else if arguments.json {
+        serde_json::to_string_pretty(&plan.trainer_document(&advise(&plan), &link())).map_err(Error::from)? + "\n"
     } else {
-        answer(&plan, &advice, &Style::of_stdout())
+        answer(&plan, &advise(&plan), &Style::of_stdout())
     };
     print::data(&answer)?;
     Ok(if plan.fits { Exit::Success } else { Exit::Failure })
