@@ -77,12 +77,20 @@ const row = ({ hash, run, verdict, outcome }, page, close) => {
   return element("li", {}, link);
 };
 
+// The button that clears the list.
+const clearButton = (textContent, cleared) => {
+  const button = element("button", { type: "button", className: "button", id: "recent-clear", textContent });
+  button.addEventListener("click", () => {
+    write([]);
+    cleared();
+  });
+  return button;
+};
+
 const open = (button) => {
   const list = element("div", { id: "recent-list", role: "group", ariaLabel: button.title, popover: "auto" });
   const close = () => list.hidePopover();
-  const clear = element("button", { type: "button", className: "button", id: "recent-clear", textContent: button.dataset.clear });
-  clear.addEventListener("click", () => {
-    write([]);
+  const clear = clearButton(button.dataset.clear, () => {
     forgotten = shown()?.hash ?? "";
     close();
     show(button);
@@ -117,9 +125,7 @@ export const list = (place) => {
   const show = () => {
     const runs = read();
     const rows = runs.map((run) => row(run, "calculator.html", () => {}));
-    const clear = element("button", { type: "button", className: "button", id: "recent-clear", textContent: place.dataset.clear });
-    clear.addEventListener("click", () => {
-      write([]);
+    const clear = clearButton(place.dataset.clear, () => {
       show();
       document.getElementById("anything")?.focus();
     });

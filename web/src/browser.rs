@@ -100,6 +100,12 @@ pub fn link_to(page: &str, run: &str, figures: &str) -> String {
     }
 }
 
+/// Returns the relative address of a page with a fragment, in the language of this page.
+pub fn page_with(page: &str, fragment: &str) -> String {
+    let hash = if fragment.is_empty() { "" } else { "#" };
+    ["./", page, &query(), hash, fragment].concat()
+}
+
 /// Returns the full address with a fragment.
 pub fn address_with(fragment: &str) -> String {
     let location = window().location();

@@ -229,7 +229,7 @@ fn meaning(
 /// Renders a link to the calculator with a run. The config keeps its comments and order. The text pasted here is kept
 /// for the way back.
 fn budget_link(session: Session, class: &'static str, label: String, word: Key, leave: Callback<()>) -> Part {
-    let href = format!("./calculator.html{}#{}", browser::query(), session.fragment());
+    let href = browser::page_with("calculator.html", &session.fragment());
     let keep = move |_| {
         browser::keep_text(&session.fragment(), &session.text);
         leave.run(());

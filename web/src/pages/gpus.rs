@@ -267,7 +267,7 @@ fn row_id(index: usize) -> String {
 fn row_of(budget: Budget, index: usize, row: &GpuRow, is_current: bool) -> Part {
     let fragment = budget
         .with_options(|answer, options| link::encode(&answer.resolved.settings, &options.with_device(row.device)));
-    let href = format!("./calculator.html{}#{fragment}", browser::query());
+    let href = browser::page_with("calculator.html", &fragment);
     let keep = move |_| budget.session.with_untracked(|session| browser::keep_text(&fragment, &session.text));
     let Some(summary) = row.summary else { return ().into_part() };
     let [low, high] = summary.band_bytes.map(format::signed_size);

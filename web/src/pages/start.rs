@@ -85,7 +85,7 @@ impl Start {
             Carried::Run(text) => browser::keep_text(&to.fragment, text),
             Carried::Message => self.typed.with_untracked(|text| browser::keep_message(text, "")),
         }
-        browser::go_to(&address(to.page, &to.fragment));
+        browser::go_to(&browser::page_with(to.page.file(), &to.fragment));
     }
 
     /// Stores the text in the history entry.
@@ -125,12 +125,6 @@ impl OnGpu for Start {
     fn gpu_fault(self) -> Option<Text> {
         self.options.with(|options| Some(options.machine().err()?.message))
     }
-}
-
-/// The address of a page with a fragment.
-fn address(page: Page, fragment: &str) -> String {
-    let hash = if fragment.is_empty() { "" } else { "#" };
-    ["./", page.file(), &browser::query(), hash, fragment].concat()
 }
 
 /// The start page.
@@ -225,7 +219,7 @@ fn part_recognized(start: Start, found: Option<Recognized>) -> AnyView {
 #[component]
 fn Examples(start: Start) -> impl IntoView {
     let links = EXAMPLES.map(|(label, page, fragment)| {
-        view! { <li><a class="button" href=address(page, fragment) on:click=act(move || start.keep())>{t(label)}</a></li> }
+        view! { <li><a class="button" href=browser::page_with(page.file(), fragment) on:click=act(move || start.keep())>{t(label)}</a></li> }
     });
     let message = act(move || start.take(text::EXAMPLE_MESSAGE.to_owned()));
     view! {

@@ -38,7 +38,8 @@ impl Reading {
         Self::of(text, pasted.kind, &pasted.read())
     }
 
-    fn of(text: &str, kind: PastedKind, settings: &Settings) -> Self {
+    /// Classifies a text of a kind, from its settings.
+    pub fn of(text: &str, kind: PastedKind, settings: &Settings) -> Self {
         let is_comment = |line: &str| matches!(line.trim_start().as_bytes(), [] | [b'#' | b'`', ..]);
         if text.lines().all(is_comment) {
             return Self::Empty;

@@ -21,6 +21,9 @@ use super::{
 };
 use crate::text::{self, Key};
 
+/// A JSON object.
+type Json = serde_json::Map<String, serde_json::Value>;
+
 /// The page of a view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Page {
@@ -123,15 +126,16 @@ pub fn recognize(text: &str, options: &Options) -> Option<Recognized> {
     if text.trim().is_empty() {
         return None;
     }
-    let found = of_link(text).or_else(|| of_message(text, options)).or_else(|| of_model(text, options));
+    let json = json_object(text);
+    let found = of_link(text, json.as_ref()).or_else(|| of_message(text, options));
+    let found = found.or_else(|| of_model(text, json.as_ref(), options));
     Some(found.or_else(|| of_trainer(text, options)).unwrap_or_else(|| of_nanogpt(text, options)))
 }
 
 /// A link to a page, or the JSON of a plan, which has one.
-fn of_link(text: &str) -> Option<Recognized> {
-    let linked = linked_plan(text);
-    let is_json = linked.is_some();
-    let text = linked.as_deref().unwrap_or(text).trim();
+fn of_link(text: &str, json: Option<&Json>) -> Option<Recognized> {
+    let linked = json.and_then(linked_plan);
+    let text = linked.unwrap_or(text).trim();
     let Some(Format::Link(fragment)) = recognize_format(text) else { return None };
     let address = text.split(['#', '?']).next().unwrap_or_default();
     let file = address.rsplit('/').next().unwrap_or_default().trim_end_matches(".html");
@@ -143,18 +147,17 @@ fn of_link(text: &str) -> Option<Recognized> {
         _ => Page::Calculator,
     };
     let page = named.map_or_else(by_content, |(_, page)| *page);
-    let what = if is_json { text::START_IS_JSON.into() } else { text::start_is_link(page.title()) };
+    let what = if linked.is_some() { text::START_IS_JSON.into() } else { text::start_is_link(page.title()) };
     Some(Recognized::new(what, vec![Destination::new(page, text::START_OPEN, fragment)]))
 }
 
 /// The link in the JSON of a plan of another trainer than nanoGPT.
-fn linked_plan(text: &str) -> Option<String> {
-    let json = json_object(text)?;
+fn linked_plan(json: &Json) -> Option<&str> {
     json.get("schema")?;
-    Some(json.get("link")?.as_str()?.to_owned())
+    json.get("link")?.as_str()
 }
 
-fn json_object(text: &str) -> Option<serde_json::Map<String, serde_json::Value>> {
+fn json_object(text: &str) -> Option<Json> {
     let text = text.trim();
     text.starts_with('{').then(|| serde_json::from_str(text).ok()).flatten()
 }
@@ -188,14 +191,13 @@ fn named_message(message: &Message) -> Text {
 }
 
 /// The `config.json` of a model, or the name or address of a published one.
-fn of_model(text: &str, options: &Options) -> Option<Recognized> {
+fn of_model(text: &str, json: Option<&Json>, options: &Options) -> Option<Recognized> {
     if let Some(preset) = named_preset(text) {
         let config = config_text(preset);
         return Some(Recognized::new(text::start_is_model(preset.name), vec![fine_tuning(config, options)]));
     }
-    let is_model =
-        |json: &serde_json::Map<_, _>| ["model_type", "architectures"].iter().any(|key| json.contains_key(*key));
-    let json = json_object(text).filter(is_model)?;
+    let is_model = |json: &&Json| ["model_type", "architectures"].iter().any(|key| json.contains_key(*key));
+    let json = json.filter(is_model)?;
     let family = json.get("model_type").and_then(|family| family.as_str()).unwrap_or_default().to_owned();
     let input = Input { trainer: Trainer::Hf, command: DEFAULT_HF.to_owned(), config: text.to_owned() };
     let detail = match input.read() {
@@ -242,10 +244,10 @@ fn of_trainer(text: &str, options: &Options) -> Option<Recognized> {
 }
 
 fn of_nanogpt(text: &str, options: &Options) -> Recognized {
-    let pasted = parse(text);
-    match Reading::of_text(text) {
+    let (pasted, settings) = (parse(text), read_settings(text));
+    match Reading::of(text, pasted.kind, &settings) {
         Reading::Run | Reading::Empty => {
-            let what = text::read_as(pasted.kind, read_settings(text).values.len());
+            let what = text::read_as(pasted.kind, settings.values.len());
             Recognized::new(what, vec![run_of_text(text, options)])
         }
         Reading::Foreign | Reading::OutOfMemory => {

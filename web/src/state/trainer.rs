@@ -162,8 +162,7 @@ pub fn apply(input: &mut Input, options: &mut Options, fix: &TrainerFix) {
 
 /// Advice on a run that does not fit; `None` without a plan.
 pub fn advice_on(input: &Input, options: &Options) -> Option<TrainerAdvice> {
-    let request = TrainerRequest::new(input.read().ok()?, options.machine().ok()?).ok()?;
-    Some(advise(&plan(request).ok()?))
+    plan_of(input, options).ok().as_ref().map(advise)
 }
 
 /// Why there is no plan.
@@ -199,12 +198,17 @@ impl PlannedTrainer {
 }
 
 fn planned(session: &TrainerSession) -> Result<Drawn<TrainerRequest>, Obstacle> {
-    let machine = session.options.machine().map_err(Obstacle::Machine)?;
-    let run = session.input().read().map_err(|error| Obstacle::Run(error.to_string()))?;
-    let eval_batches = run.eval_batches();
-    let request = TrainerRequest::new(run, machine).map_err(|error| Obstacle::Run(error.to_string()))?;
-    let plan = plan(request).map_err(|error| Obstacle::Run(say(&error.text())))?;
+    let plan = plan_of(session.input(), &session.options)?;
+    let eval_batches = plan.request.run().eval_batches();
     Ok(PlanWithTimeline::of(plan, eval_batches).into())
+}
+
+/// Plans a run on the GPU of the options.
+fn plan_of(input: &Input, options: &Options) -> Result<Plan<TrainerRequest>, Obstacle> {
+    let machine = options.machine().map_err(Obstacle::Machine)?;
+    let run = input.read().map_err(|error| Obstacle::Run(error.to_string()))?;
+    let request = TrainerRequest::new(run, machine).map_err(|error| Obstacle::Run(error.to_string()))?;
+    plan(request).map_err(|error| Obstacle::Run(say(&error.text())))
 }
 
 /// Number of parameters of a plan's model, those of adapters included.

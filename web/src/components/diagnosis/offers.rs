@@ -23,7 +23,7 @@ pub fn searching(solved: RwSignal<SearchProgress>) -> impl IntoView {
 
 /// Renders a link to the calculator of another trainer with a run.
 pub fn trainer_link(class: &'static str, fragment: &str, word: Key, label: String) -> AnyView {
-    let href = format!("./trainers.html{}#{fragment}", browser::query());
+    let href = browser::page_with("trainers.html", fragment);
     let label = (!label.is_empty()).then_some(label);
     view! { <a class=class href=href aria-label=label data-testid="open-trainer">{t(word)}</a> }.into_any()
 }

@@ -63,22 +63,28 @@ fn keep_advice(page: TrainerPage, advice: RwSignal<Option<Arc<TrainerAdvice>>>, 
     });
 }
 
-fn has_fixes(advice: &TrainerAdvice) -> bool {
+/// Whether there is a fix or an obstacle to show.
+pub fn has_fixes(advice: &TrainerAdvice) -> bool {
     !advice.fixes.is_empty() || !advice.obstacle.is_empty()
 }
 
 fn fixes(page: TrainerPage, advice: &TrainerAdvice) -> impl IntoView + use<> {
-    let obstacle = advice.obstacle.iter().map(|sentence| view! { <p class="fixes__lead">{say(sentence)}</p> });
     let rows: Vec<Part> = advice.fixes.iter().map(|fix| item(page, fix)).collect();
     view! {
         <section class="fixes" aria-labelledby="fixes-title">
             <h2 class="panel-title" id="fixes-title">{t(text::FIXES)}</h2>
             <div class="fixes__body" data-testid="fixes">
                 <ol class="fixes__list">{rows}</ol>
-                {obstacle.collect::<Vec<_>>()}
+                {obstacle(advice)}
             </div>
         </section>
     }
+}
+
+/// Why no change that keeps the training makes the run fit.
+pub fn obstacle(advice: &TrainerAdvice) -> Vec<Part> {
+    let sentence = |sentence| view! { <p class="fixes__lead">{say(sentence)}</p> }.into_part();
+    advice.obstacle.iter().map(sentence).collect()
 }
 
 /// A fix with the button that applies it.
@@ -88,15 +94,26 @@ fn item(page: TrainerPage, fix: &TrainerFix) -> Part {
         page.commit(|session| session.apply(&changes));
         browser::show_answer();
     });
+    let button = view! {
+        <button type="button" class="button" class:button--primary=fix.fits() aria-label=apply_label(fix) on:click=apply>
+            {t(text::APPLY)}
+        </button>
+    };
+    fix_item(fix, button.into_part())
+}
+
+/// The accessible name of the button or link that applies a fix.
+pub fn apply_label(fix: &TrainerFix) -> String {
+    format!("{} {}", t(text::APPLY), settings(fix))
+}
+
+/// A fix in a list, with the button or link that applies it.
+pub fn fix_item(fix: &TrainerFix, apply: Part) -> Part {
     let reasons: Vec<&str> = fix.notes.iter().map(|note| t(*note)).collect();
-    let settings = settings(fix);
-    let label = format!("{} {settings}", t(text::APPLY));
     view! {
         <li class="fixes__fix" data-fix=fix.ids.join("+") data-fits=fix.fits().to_string()>
-            <code class="fixes__settings">{settings}</code>
-            <button type="button" class="button" class:button--primary=fix.fits() aria-label=label on:click=apply>
-                {t(text::APPLY)}
-            </button>
+            <code class="fixes__settings">{settings(fix)}</code>
+            {apply}
             <p class="fixes__facts">{facts(fix)}</p>
             <p class="fixes__reason">{reasons.join(" ")}</p>
         </li>

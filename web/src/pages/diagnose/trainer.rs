@@ -16,9 +16,10 @@ use crate::{
     components::{
         diagnosis::offers::trainer_link,
         dynamic::{IntoPart, Part, part},
+        trainers::advice::{apply_label, fix_item, has_fixes, obstacle},
     },
-    state::trainer::{advice_on, apply, facts, settings},
-    text::{self, say, t},
+    state::trainer::{advice_on, apply},
+    text::{self, t},
 };
 
 /// Delay before the fixes are simulated, so that the explanation is shown first.
@@ -38,15 +39,13 @@ pub fn TrainerFixes(
     set_timeout(move || drop(advice.try_set(advice_on(&of, &on))), DELAY);
     part(move || {
         advice.with(|advice| {
-            let advice = advice.as_ref().filter(|advice| !advice.fixes.is_empty() || !advice.obstacle.is_empty())?;
+            let advice = advice.as_ref().filter(|advice| has_fixes(advice))?;
             let rows: Vec<Part> = advice.fixes.iter().map(|fix| item(&input, &options, fix)).collect();
-            let obstacle: Vec<_> =
-                advice.obstacle.iter().map(|sentence| view! { <p class="fixes__lead">{say(sentence)}</p> }).collect();
             Some(view! {
                 <div class="panel">
                     <h2 class="panel-title">{t(text::FIXES)}</h2>
                     <ol class="fixes__list" data-testid="trainer-fixes">{rows}</ol>
-                    {obstacle}
+                    {obstacle(advice)}
                 </div>
             })
         })
@@ -57,17 +56,7 @@ pub fn TrainerFixes(
 fn item(input: &Input, options: &Options, fix: &TrainerFix) -> Part {
     let (mut after, mut on) = (input.clone(), options.clone());
     apply(&mut after, &mut on, fix);
-    let settings = settings(fix);
     let class = if fix.fits() { "button button--primary" } else { "button" };
-    let link = trainer_link(class, &encode(&after, &on), text::APPLY, format!("{} {settings}", t(text::APPLY)));
-    let reasons: Vec<&str> = fix.notes.iter().map(|note| t(*note)).collect();
-    view! {
-        <li class="fixes__fix" data-fix=fix.ids.join("+") data-fits=fix.fits().to_string()>
-            <code class="fixes__settings">{settings}</code>
-            {link}
-            <p class="fixes__facts">{facts(fix)}</p>
-            <p class="fixes__reason">{reasons.join(" ")}</p>
-        </li>
-    }
-    .into_part()
+    let link = trainer_link(class, &encode(&after, &on), text::APPLY, apply_label(fix));
+    fix_item(fix, link.into_part())
 }
