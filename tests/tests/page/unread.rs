@@ -163,7 +163,7 @@ fn nanogpt_s_own_configs_are_known_by_name() {
     tell("nanogpt_s_own_configs_are_known_by_name", async |page| {
         page.choose_gpu("GeForce RTX 4070").await;
         page.paste("#config", "python train.py config/finetune_shakespeare.py").await;
-        says(page, "Does not fit: 23.99").await;
+        says(page, "Does not fit: 24.00").await;
         page.click("#copy-command").await;
         assert_eq!(page.clipboard().await, "python train.py config/finetune_shakespeare.py");
         page.paste("#config", "python train.py config/train_shakespeare_char.py").await;
