@@ -57,6 +57,8 @@ fn replays_of_nanogpt_are_their_plans() {
     let plan = json(&[&NANOGPT[..], &["--batch_size=4"]].concat());
     let (planned, replayed) = (peak(&plan), peak(&replay("nanogpt_124m", "RTX 4070")));
     assert_eq!((replayed[0], replayed[2]), (planned[0], planned[2]));
+    let compiled = [&["plan"], &NANOGPT[2..], &["--batch_size=4"]].concat();
+    assert_eq!(peak(&replay("nanogpt_compiled", "RTX 4070")), peak(&json(&compiled)));
     let small = ["--batch_size=2", "--n_layer=2", "--n_head=4", "--n_embd=256", "--block_size=128", "--dtype=float32"];
     let plan = json(&[&NANOGPT[..], &small].concat());
     assert_eq!(peak(&replay("nanogpt_float32", "RTX 4070")), peak(&plan));
@@ -77,6 +79,32 @@ fn replays_take_what_pytorchs_allocator_took() {
         let largest = |key: &str| phases.iter().filter_map(|phase| phase[key].as_u64()).max().expect("bytes");
         let recorded = ["phase_peak_live", "max_memory_allocated", "max_memory_reserved"].map(largest);
         assert_eq!(peak(&replay(name, "RTX 4090")), recorded, "{name}");
+    }
+}
+
+/// The same run as a line of the H200, in every phase that both have.
+#[test]
+fn a_replay_of_compiled_nanochat_takes_what_the_gpu_took() {
+    let rows = fs::read_to_string(golden("measured/models/H200-nanochat.jsonl")).expect("rows");
+    let rows = rows.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+    let row = rows.into_iter().find(|row| row["compile"] == true && row["depth"] == 12).expect("the row");
+    let answer = json(&["replay", &recording("nanochat_compiled"), "--gpu", "H200", "--expandable-segments"]);
+    for (name, measured) in [
+        ("init", "init"),
+        ("eval", "eval"),
+        ("first_forward", "first_forward"),
+        ("first_backward", "step0_backward"),
+        ("first_optimizer", "step0_optimizer"),
+        ("steady_backward", "step1_backward"),
+        ("steady_optimizer", "step1_optimizer"),
+    ] {
+        let found = |value: &Value, name: &str| {
+            let phases = value["phases"].as_array().expect("phases");
+            phases.iter().find(|phase| phase["name"] == name).unwrap_or_else(|| panic!("no {name}")).clone()
+        };
+        let (replayed, measured) = (found(&answer, name), found(&row, measured));
+        assert_eq!(replayed["live_bytes_peak"], measured["phase_peak_allocated"], "{name}");
+        assert_eq!(replayed["max_memory_reserved"], measured["max_memory_reserved"], "{name}");
     }
 }
 
@@ -214,6 +242,122 @@ fn a_cnn_is_recorded_without_a_gpu() {
     assert!(remarks.contains("cnn.py:11 <module>"), "{remarks}");
 }
 
+/// The phases of a training with a compiled part, and its answer.
+fn compiled(test: &str, script: &str) -> Option<Value> {
+    let (folder, output) = recorded(test, script, &[])?;
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    Some(json(&["replay", &folder.path().join("cnn.headroom").to_string_lossy()]))
+}
+
+/// Live bytes at the peak of a phase.
+fn live(answer: &Value, name: &str) -> u64 {
+    let phases = answer["phases"].as_array().expect("phases");
+    let found = phases.iter().find(|phase| phase["name"] == name).unwrap_or_else(|| panic!("no {name}: {answer}"));
+    found["live_bytes_peak"].as_u64().expect("bytes")
+}
+
+#[test]
+fn a_compiled_model_is_recorded_without_a_gpu() {
+    const TEST: &str = "a_compiled_model_is_recorded_without_a_gpu";
+    // PyTorch compiles no module of its own in place.
+    let class = "class Net(nn.Sequential):\n    def forward(self, x):\n        return super().forward(x)\nmodel = Net(";
+    let eager = CNN.replacen("model = nn.Sequential(", class, 1);
+    let model = eager.replacen("optimizer = ", "model = torch.compile(model)\noptimizer = ", 1);
+    let Some(answer) = compiled(TEST, &model) else { return };
+    let tensors = answer["tensors"].as_array().expect("tensors");
+    let activation = tensors.iter().find(|tensor| tensor["shape"] == serde_json::json!([4, 8, 30, 30]));
+    let activation = activation.unwrap_or_else(|| panic!("no result of the convolution: {answer}"));
+    // Backward gets the convolution's result, into which the fused kernel has written.
+    assert_eq!(activation["source"], "cnn.py:5 forward", "{activation}");
+    // The other form of compilation has the same buffers.
+    let in_place = eager.replacen("optimizer = ", "model.compile()\noptimizer = ", 1);
+    let Some(other) = compiled(TEST, &in_place) else { return };
+    let phases = ["first_forward", "first_backward", "steady_forward", "steady_backward", "steady_optimizer"];
+    for name in phases {
+        assert_eq!(live(&other, name), live(&answer, name), "{name}");
+    }
+    let Some(eager) = compiled(TEST, &eager) else { return };
+    // The kernel of ReLU's backward writes into its input, and forward keeps a byte for each element instead.
+    let elements = 4 * 8 * 30 * 30;
+    assert!(live(&answer, "first_forward") >= live(&eager, "first_forward") + elements);
+    assert!(live(&answer, "first_backward") < live(&eager, "first_backward"));
+}
+
+#[test]
+fn a_compiled_optimizer_has_its_state_and_no_temporaries() {
+    const TEST: &str = "a_compiled_optimizer_has_its_state_and_no_temporaries";
+    let eager = CNN.replacen("SGD(model.parameters(), lr=0.1, momentum=0.9)", "AdamW(model.parameters())", 1);
+    let step = eager.replacen("for step", "update = torch.compile(lambda: optimizer.step())\nfor step", 1);
+    let step = step.replacen("    optimizer.step()", "    update()", 1);
+    let Some(answer) = compiled(TEST, &step) else { return };
+    let Some(eager) = compiled(TEST, &eager) else { return };
+    assert_eq!(answer["recording"]["steps"], 2);
+    let parameters: u64 =
+        [8 * 3 * 9, 8, 72_000, 10].map(|elements: u64| (4 * elements).div_ceil(512) * 512).iter().sum();
+    // AdamW's `foreach` has a temporary of the parameters' size.
+    assert!(live(&answer, "steady_optimizer") >= 4 * parameters);
+    assert!(live(&answer, "steady_optimizer") < live(&eager, "steady_optimizer"));
+}
+
+#[test]
+fn a_stripped_recording_has_no_names() {
+    const TEST: &str = "a_stripped_recording_has_no_names";
+    let names = ["cnn.py", "weight", "<module>"];
+    let recording = |words: &[&str]| {
+        let (folder, output) = recorded(TEST, CNN, words)?;
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let file = folder.path().join("cnn.headroom");
+        let bytes = fs::read(&file).expect("a recording");
+        let found = names.map(|name| bytes.windows(name.len()).any(|bytes| bytes == name.as_bytes()));
+        Some((found, peak(&json(&["replay", &file.to_string_lossy()]))))
+    };
+    let Some((found, with_names)) = recording(&[]) else { return };
+    assert_eq!(found, [true; 3]);
+    assert_eq!(recording(&["--strip"]), Some(([false; 3], with_names)));
+}
+
+#[test]
+fn the_package_installs_into_a_fresh_environment() {
+    const TEST: &str = "the_package_installs_into_a_fresh_environment";
+    let package = Path::new(env!("CARGO_MANIFEST_DIR")).join("../recorder");
+    let about = fs::read_to_string(package.join("pyproject.toml")).expect("a manifest");
+    assert!(about.contains(&format!("version = \"{}\"", env!("CARGO_PKG_VERSION"))), "{about}");
+    let base = env::var_os("HEADROOM_PYTHON").unwrap_or_else(|| "python3".into());
+    let folder = tempfile::tempdir().expect("a folder");
+    let environment = folder.path().join("venv");
+    let created = Command::new(&base).args(["-m", "venv"]).arg(&environment).output();
+    if !created.is_ok_and(|output| output.status.success()) {
+        headroom_harness::skip(TEST, "no Python that creates environments; HEADROOM_PYTHON names one");
+        return;
+    }
+    let run = |python: &Path, words: &[&str]| {
+        let mut command = Command::new(python);
+        command.args(words).current_dir(folder.path()).env("PYTHONDONTWRITEBYTECODE", "1").stdin(Stdio::null());
+        command
+    };
+    let own = environment.join("bin/python");
+    // The backend is in the folder, so nothing is downloaded.
+    let install = ["-m", "pip", "install", "--quiet", "--no-index", &*package.to_string_lossy()];
+    let output = run(&own, &install).output().expect("pip runs");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    fs::write(folder.path().join("cnn.py"), CNN).expect("a script");
+    let words = ["-m", "headroom_recorder", "--", "cnn.py"];
+    let output = run(&own, &words).output().expect("Python runs");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains(" has no PyTorch\n\nhint: "), "{}", text(&output.stderr));
+    let Some(python) = python() else {
+        headroom_harness::skip(TEST, "no Python with PyTorch; HEADROOM_PYTHON names one");
+        return;
+    };
+    let place = "import headroom_recorder as r; print(r.__path__[0].rpartition('/')[0], end='')";
+    let place = run(&own, &["-c", place]).output().expect("Python runs").stdout;
+    let output = run(Path::new(&python), &words).env("PYTHONPATH", text(&place)).output().expect("Python runs");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let installed = json(&["replay", &folder.path().join("cnn.headroom").to_string_lossy()]);
+    let Some(embedded) = compiled(TEST, CNN) else { return };
+    assert_eq!(peak(&installed), peak(&embedded));
+}
+
 #[test]
 fn a_step_that_runs_backward_itself_has_all_phases() {
     const TEST: &str = "a_step_that_runs_backward_itself_has_all_phases";
@@ -237,7 +381,15 @@ fn a_program_that_needs_values_is_refused_with_its_line() {
     for (line, cause) in [
         ("x = x[:y.max().item()]", "cnn.py:7 <module> reads a whole number of a GPU tensor"),
         ("x = x[torch.nonzero(y)[:, 0]]", "cnn.py:7 <module> depends on the values of a GPU tensor"),
-        ("model = torch.compile(model)", "cnn.py:7 <module> calls torch.compile"),
+        (
+            "model = torch.compile(model, mode='reduce-overhead')",
+            "compiled at cnn.py:8 <module> has Inductor's setting triton.cudagraphs",
+        ),
+        ("model = torch.compile(model, mode='max-autotune-no-cudagraphs')", "has Inductor's setting max_autotune"),
+        (
+            "model = torch.compile(model, backend=lambda graph, inputs: graph)",
+            "cnn.py:7 <module> calls torch.compile with",
+        ),
         ("raise ValueError('no data')", "cnn.py:7: ValueError: no data"),
     ] {
         let script = CNN.replacen("    loss = ", &format!("    {line}\n    loss = "), 1);

@@ -1,10 +1,11 @@
-"""python FOLDER/headroom_recorder [OPTIONS] -- SCRIPT.py … | -m MODULE …: what `headroom record` runs."""
+"""`python -m headroom_recorder [OPTIONS] -- SCRIPT.py … | -m MODULE …`. `headroom record` runs the folder instead."""
 
 import os
 import sys
 
-# Python starts a folder with the folder itself in front of the search path.
-sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+if not __package__:
+    # Python starts a folder with the folder itself in front of the search path.
+    sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 from headroom_recorder.command import main
 

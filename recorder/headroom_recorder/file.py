@@ -110,16 +110,32 @@ class Writer:
 def label_of(recorder, block, op, n_bytes):
     """Name, module, source, role, dtype, bytes and shape of a block."""
     info = recorder.infos[block]
-    role, name = recorder.roles.get(block, ("logits_and_loss" if op in LOSS else "activation", op))
+    role, name = recorder.roles.get(block, ("logits_and_loss" if op.split(" ")[0] in LOSS else "activation", op))
     module = info.path
     if role in ("parameter", "gradient", "optimizer_state"):
         module = name.rpartition(".")[0]
     return name or op, module, info.source, role, info.dtype, n_bytes, info.shape
 
 
-def write(file, recorder, events, torch_version, program, steps, notes):
-    """Writes the events of a recorder."""
-    writer = Writer(file, torch_version, program, recorder.gpu.capability, steps)
+# Names that `--strip` writes instead: of the program, and of tensors by their role.
+PROGRAM = "program"
+NAMES = {
+    "parameter": "parameter",
+    "gradient": "parameter",
+    "optimizer_state": "parameter",
+    "cast_cache": "cast of parameter",
+}
+
+
+def stripped_label_of(recorder, block, op, n_bytes):
+    """The same without names of parameters, modules and source lines."""
+    _, _, _, role, dtype, n_bytes, shape = label_of(recorder, block, op, n_bytes)
+    return NAMES.get(role, op), "", "", role, dtype, n_bytes, shape
+
+
+def write(file, recorder, events, origin, steps, notes, label_of=label_of):
+    """Writes the events of a recorder. `origin` has PyTorch's version and the program's name."""
+    writer = Writer(file, *origin, recorder.gpu.capability, steps)
     for note in notes:
         writer.note(note)
     for event in events:

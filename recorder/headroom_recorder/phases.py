@@ -5,6 +5,8 @@ from torch.autograd import graph
 from torch.optim import optimizer as optim
 from torch.utils import _pytree as pytree
 
+from .recorder import uncompiled
+
 
 class EndOfRecording(BaseException):
     """Enough steps are recorded."""
@@ -37,11 +39,15 @@ class Phases:
 
     def start(self):
         torch.nn.modules.module.register_module_forward_pre_hook(self.before_forward)
-        optim.register_optimizer_step_pre_hook(self.before_step)
-        optim.register_optimizer_step_post_hook(self.after_step)
+        # A compiled step does not contain them.
+        optim.register_optimizer_step_pre_hook(torch.compiler.disable(self.before_step))
+        optim.register_optimizer_step_post_hook(torch.compiler.disable(self.after_step))
         run = graph._engine_run_backward
 
         def run_backward(*args, **kwargs):
+            if self.recorder.n_pauses > 0:
+                # Compilation traces a backward.
+                return run(*args, **kwargs)
             if self.n_backwards == 0:
                 from . import source
 
@@ -56,6 +62,8 @@ class Phases:
                     self.recorder.backward_source = ""
                     self.enter("optimizer" if self.n_stepping > 0 else "after_backward")
 
+        # Compiled functions call it too. What it calls may be compiled.
+        run_backward = torch.compiler.disable(run_backward, recursive=False)
         graph._engine_run_backward = run_backward
         torch.autograd._engine_run_backward = run_backward
 
@@ -66,12 +74,21 @@ class Phases:
 
     def before_forward(self, module, args):
         # The recorder's own hook runs first, so the outermost module is the only one of its stack.
-        if self.n_backwards > 0 or len(self.recorder.modules) != 1:
+        if torch.compiler.is_compiling() or self.n_backwards > 0 or len(self.recorder.modules) != 1:
             return
         self.name_parameters(module)
-        if not torch.is_grad_enabled():
+        if torch.is_grad_enabled():
+            self.enter_forward()
+        else:
             self.enter("evaluation")
-            return
+
+    def before_compiled_forward(self):
+        """A compiled function that is no module has a forward too."""
+        if self.n_backwards == 0 and self.n_stepping == 0 and not self.recorder.modules:
+            self.enter_forward()
+
+    def enter_forward(self):
+        """Enters a forward of training, unless enough steps are recorded."""
         if self.stepped and self.steps >= self.max_steps:
             raise EndOfRecording
         self.stepped = False
@@ -83,7 +100,7 @@ class Phases:
         for name, tensor in tensors:
             block = recorder.block_of(tensor) if tensor.device.type == "cuda" else None
             if block and roles.get(block, ("input",))[0] == "input":
-                roles[block] = "parameter", name
+                roles[block] = "parameter", uncompiled(name)
 
     def name_of(self, parameter):
         return self.recorder.roles.get(self.recorder.block_of(parameter), ("", ""))[1]

@@ -4,6 +4,7 @@ Tensors have shapes and dtypes, and no data. Each new storage is an allocation; 
 autocast, optimizers, checkpoints and the program are the real ones.
 """
 
+import contextlib
 import gc
 import math
 import sys
@@ -12,6 +13,7 @@ import weakref
 from typing import NamedTuple
 
 import torch
+from torch._ops import HigherOrderOperator
 from torch._subclasses import fake_tensor
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils import _pytree as pytree
@@ -79,7 +81,13 @@ class Recorder(TorchDispatchMode):
         # Lines that read values, with what was assumed.
         self.assumed = {}
         self.backward_source = ""
-        self.paused = False
+        # What is known of compiled code, if the program may have such.
+        self.compiled = None
+        self.n_pauses = 0
+        # The first reason not to record the program. A program may catch it.
+        self.refusal = None
+
+    supports_higher_order_operators = True
 
     @classmethod
     def is_infra_mode(cls):
@@ -106,12 +114,14 @@ class Recorder(TorchDispatchMode):
         hooks = torch.nn.modules.module
 
         def pop(*args):
-            if self.modules:
+            if not torch.compiler.is_compiling() and self.modules:
                 self.modules.pop()
 
         def push(module, args):
+            if torch.compiler.is_compiling():
+                return
             if not self.modules and module not in self.paths:
-                self.paths.update((below, name) for name, below in module.named_modules())
+                self.paths.update((below, uncompiled(name)) for name, below in module.named_modules())
             self.modules.append(module)
 
         hooks.register_module_forward_pre_hook(push)
@@ -128,10 +138,43 @@ class Recorder(TorchDispatchMode):
         """Path of the running module."""
         return self.paths.get(self.modules[-1], self.module()) if self.modules else ""
 
+    @contextlib.contextmanager
+    def pause(self):
+        """Records nothing meanwhile, as compilation calls operations that do not run on the GPU."""
+        self.n_pauses += 1
+        try:
+            yield
+        finally:
+            self.n_pauses -= 1
+
+    @contextlib.contextmanager
+    def resume(self):
+        """Records within a pause, in which PyTorch may have left the modes."""
+        n_pauses, self.n_pauses = self.n_pauses, 0
+        try:
+            with contextlib.ExitStack() as modes:
+                if torch._C._len_torch_dispatch_stack() == 0:
+                    modes.enter_context(self.fake)
+                    modes.enter_context(self)
+                yield
+        finally:
+            self.n_pauses = n_pauses
+
+    def refuse(self, cause, hint):
+        """Ends the recording with an error."""
+        error = CannotRecord(cause, hint)
+        self.refusal = self.refusal or error
+        raise error
+
     def alloc(self, n_bytes, op, shape=(), dtype="uint8"):
         self.n_blocks += 1
-        line = source.line() or self.backward_source
-        self.infos[self.n_blocks] = Info(self.path(), line, tuple(shape), dtype)
+        path, line = self.path(), ""
+        place = self.compiled.place() if self.compiled else None
+        if place is not None:
+            op, below, line = place
+            path = ".".join(part for part in (path, below) if part)
+        line = line or source.line() or self.backward_source
+        self.infos[self.n_blocks] = Info(path, line, tuple(shape), dtype)
         self.events.append(("alloc", self.n_blocks, n_bytes, op, self.module()))
         return self.n_blocks
 
@@ -162,6 +205,9 @@ class Recorder(TorchDispatchMode):
     def value_of(self, tensor):
         """The answer to a question about a value, as in a run that goes well: all tokens are attended to, and no gradient
         is infinite."""
+        if self.compiled and self.compiled.frame() is not None:
+            # Generated code passes values on to its kernels.
+            return 1.0 if tensor.dtype.is_floating_point else 1
         if tensor.dtype == torch.bool:
             value = self.block_of(tensor) in self.true_blocks
             self.note(str(value))
@@ -175,7 +221,7 @@ class Recorder(TorchDispatchMode):
         if self.assume is not None:
             value = int(self.assume)
         elif self.strict:
-            raise CannotRecord(
+            self.refuse(
                 f"{source.line()} reads a whole number of a GPU tensor, which has no data without a GPU",
                 "pass --assume N to record the run as if the number were N",
             )
@@ -188,10 +234,11 @@ class Recorder(TorchDispatchMode):
         try:
             return func(*args, **kwargs)
         except VALUE_ERRORS as error:
+            hint = "compute it on the CPU, or use an operation whose result has a fixed shape, such as torch.where"
             raise CannotRecord(
                 f"the shape of the result of {name} at {source.line()} depends on the values of a GPU tensor, which has no "
                 "data without a GPU",
-                "compute it on the CPU, or use an operation whose result has a fixed shape, such as torch.where",
+                hint,
             ) from error
         except fake_tensor.UnsupportedOperatorException as error:
             raise CannotRecord(
@@ -201,8 +248,10 @@ class Recorder(TorchDispatchMode):
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
-        if self.paused:
+        if self.n_pauses > 0:
             return func(*args, **kwargs)
+        if isinstance(func, HigherOrderOperator):
+            return self.call_with_state(func, args, kwargs)
         name = func.overloadpacket._qualified_op_name.split("::")[1]
         if stays_real(args, kwargs):
             with no_dispatch():
@@ -214,7 +263,7 @@ class Recorder(TorchDispatchMode):
             if isinstance(tensor, FakeTensor) and tensor.constant is not None:
                 tensor.constant = None
         # The sum of the gradients of one tensor, of which autograd calls the addition itself. A view also holds its base.
-        adds = name == "add" and is_called_by_autograd() and is_dense(args[0]) and not args[0]._is_view()
+        adds = name == "add" and is_called_by_autograd() and is_dense(args[0]) and not is_view(args[0])
         sum_before = self.block_of(args[0]) if adds else None
         # Scratch memory that precedes the outputs depends on the arguments only.
         before = hidden.buffers(name, args, [args[0]])[0] if args else []
@@ -239,6 +288,17 @@ class Recorder(TorchDispatchMode):
         if before or after:
             self.events.append(("end_of_operation",))
         return out
+
+    def call_with_state(self, func, args, kwargs):
+        """Runs an operation with a state of the random numbers, as compiled checkpoints do."""
+        name = func.name()
+        if name == "run_and_save_rng_state":
+            with self:
+                return torch.cuda.get_rng_state(), args[0](*args[1:], **kwargs)
+        if name == "run_with_rng_state":
+            with self:
+                return args[1](*args[2:], **kwargs)
+        self.refuse(f"{source.line()} calls {name}, which is not recorded", "compile the code that calls it")
 
     def scratch(self, buffers, op):
         for buffer in buffers:
@@ -322,6 +382,16 @@ def is_called_by_autograd():
     while frame is not None and frame.f_code.co_filename.endswith(WRAPPERS):
         frame = frame.f_back
     return not frame or frame.f_code.co_name == "_engine_run_backward"
+
+
+def uncompiled(name):
+    """A module's path without the wrapper of `torch.compile`."""
+    return ".".join(part for part in name.split(".") if part != "_orig_mod")
+
+
+def is_view(tensor):
+    """Whether a tensor is a view that holds its base. A view of a buffer of generated code holds only the storage."""
+    return tensor._is_view() and not getattr(tensor._base, "is_generated", False)
 
 
 def is_dense(tensor):

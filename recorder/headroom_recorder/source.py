@@ -8,12 +8,14 @@ import torch
 
 TORCH = os.path.dirname(torch.__file__) + os.sep
 HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+# Files in these folders are not the program's.
+foreign = [TORCH, HERE, "<"]
 
 
 @lru_cache(maxsize=None)
 def name(path):
     """Name of a file: within its package, or without folder. An empty text for PyTorch and for the recorder itself."""
-    if path.startswith((TORCH, HERE, "<")):
+    if path.startswith(tuple(foreign)):
         return ""
     for folder in ("site-packages", "dist-packages"):
         before, found, after = path.partition(os.sep + folder + os.sep)

@@ -16,6 +16,7 @@ use headroom_planner::{
     hardware::{ComputeCapability, Device, by_popularity},
     session::{MachineError, Options},
 };
+use tempfile::TempDir;
 use thiserror::Error;
 
 use super::{
@@ -25,11 +26,12 @@ use super::{
 };
 
 /// Files of the package.
-const PACKAGE: [(&str, &str); 10] = [
+const PACKAGE: [(&str, &str); 11] = [
     ("__init__.py", include_str!("../../../recorder/headroom_recorder/__init__.py")),
     ("__main__.py", include_str!("../../../recorder/headroom_recorder/__main__.py")),
     ("attention.py", include_str!("../../../recorder/headroom_recorder/attention.py")),
     ("command.py", include_str!("../../../recorder/headroom_recorder/command.py")),
+    ("compiled.py", include_str!("../../../recorder/headroom_recorder/compiled.py")),
     ("file.py", include_str!("../../../recorder/headroom_recorder/file.py")),
     ("gpu.py", include_str!("../../../recorder/headroom_recorder/gpu.py")),
     ("hidden.py", include_str!("../../../recorder/headroom_recorder/hidden.py")),
@@ -119,6 +121,7 @@ struct Arguments {
     out: Option<PathBuf>,
     assume: Option<f64>,
     eager: bool,
+    strip: bool,
 }
 
 const FLAGS: &[Flag<Arguments>] = &[
@@ -178,6 +181,15 @@ const FLAGS: &[Flag<Arguments>] = &[
             Ok(())
         },
     },
+    Flag {
+        name: "strip",
+        value: None,
+        doc: "Leave out the names of the program, its parameters,\nmodules and source lines",
+        set: |arguments, _| {
+            arguments.strip = true;
+            Ok(())
+        },
+    },
 ];
 
 /// The command, for help, completions and the manual.
@@ -199,7 +211,7 @@ Recording stops before the first forward after the last step, so a later evaluat
 included. The file has no data, no weights, and no paths besides names of modules and files.",
     exits: &[(0, "the run is recorded"), (1, "the program cannot be recorded, or it failed")],
     examples: &[
-        "headroom record -- python train.py --compile=False --eval_iters=2",
+        "headroom record -- python train.py --eval_iters=2",
         "headroom record --gpu H200 --steps 3 -o chat.headroom -- python -m scripts.base_train --depth=4",
     ],
     run,
@@ -255,17 +267,16 @@ impl Program {
 
 /// A temporary folder with the package, removed at the end.
 struct Package {
-    folder: PathBuf,
+    folder: TempDir,
 }
 
 impl Package {
     fn write() -> Result<Self, Error> {
-        let folder = env::temp_dir().join(format!("headroom-record-{}", process::id()));
-        let error = |error| Error::Folder { folder: folder.clone(), error };
-        // Fails if the folder exists, so it has no other files.
-        fs::create_dir(&folder).map_err(error)?;
-        let package = Self { folder: folder.clone() };
-        let inner = folder.join(PACKAGE_NAME);
+        let error = |error| Error::Folder { folder: env::temp_dir(), error };
+        // Only this user can read or write the folder.
+        let folder = tempfile::Builder::new().prefix("headroom-record-").tempdir().map_err(error)?;
+        let package = Self { folder };
+        let inner = package.path();
         fs::create_dir(&inner).map_err(error)?;
         for (name, text) in PACKAGE {
             fs::write(inner.join(name), text).map_err(error)?;
@@ -274,14 +285,7 @@ impl Package {
     }
 
     fn path(&self) -> PathBuf {
-        self.folder.join(PACKAGE_NAME)
-    }
-}
-
-impl Drop for Package {
-    fn drop(&mut self) {
-        // A folder that stays is harmless.
-        let _ = fs::remove_dir_all(&self.folder);
+        self.folder.path().join(PACKAGE_NAME)
     }
 }
 
@@ -298,6 +302,7 @@ fn run(args: Vec<OsString>) -> Result<Exit, super::Error> {
         out: None,
         assume: None,
         eager: false,
+        strip: false,
     };
     if parse(COMMAND.name, FLAGS, options, &mut arguments, refuse)? == ParsedArgs::Help {
         return COMMAND.print_help();
@@ -352,9 +357,10 @@ fn record(arguments: &Arguments, program: &Program, device: &Device) -> Result<E
     if arguments.eager {
         command.arg("--eager");
     }
+    if arguments.strip {
+        command.arg("--strip");
+    }
     command.arg("--").args(&program.words);
-    // A GPU of this machine is not used.
-    command.env("CUDA_VISIBLE_DEVICES", "");
     // Ctrl-C ends the program, and this process removes the package.
     let _ = signal_hook::flag::register(signal_hook::consts::SIGINT, Arc::new(AtomicBool::new(false)));
     let start = |error| Error::Start { command: program.python.to_string_lossy().into_owned(), error };

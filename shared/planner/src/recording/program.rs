@@ -51,10 +51,22 @@ fn without_block(path: &str) -> (String, Option<u64>) {
     (parts.collect::<Vec<_>>().join("."), block)
 }
 
+/// Leaves out the buffer of generated code behind an operation, as in `mm buf12`. Blocks differ by it.
+fn without_buffer(name: &str) -> &str {
+    match name.rsplit_once(" buf") {
+        Some((operation, number)) if number.bytes().all(|byte| byte.is_ascii_digit()) => operation,
+        _ => name,
+    }
+}
+
 impl Kind {
     fn of(label: &Label) -> (Self, Option<u64>) {
         let (module, block) = without_block(&label.module);
-        let name = if block.is_some() { without_block(&label.name).0 } else { label.name.to_string() };
+        let name = if block.is_some() {
+            without_buffer(&without_block(&label.name).0).to_owned()
+        } else {
+            label.name.to_string()
+        };
         let Label { role, dtype, bytes, .. } = *label;
         (
             Self { name, module, source: Arc::clone(&label.source), role, dtype, bytes, shape: label.shape.clone() },

@@ -134,6 +134,24 @@ fn blocks_share_a_name_and_keep_their_number() {
 }
 
 #[test]
+fn buffers_of_compiled_code_share_the_name_of_their_operation() {
+    let mut file = File::new();
+    for text in ["h.0", "h.1", "model.py:9 forward", "mm buf12", "mm buf345", "mm buffer"] {
+        file.defined(text);
+    }
+    for texts in [[4, 1, 3], [5, 2, 3], [6, 1, 3], [4, 0, 3]] {
+        file.label(texts, 0, 1 << 20);
+    }
+    let recording = read(&file.alloc(0).alloc(1).alloc(2).alloc(3).end(4)).expect("a recording");
+    let plan = plan(&recording, Options::default().machine().expect("a GPU")).expect("a program");
+    let mut names: Vec<String> =
+        plan.largest_at_peak().iter().map(|tensor| tensor.tensor.stored.name_in(Some("0–1"))).collect();
+    names.sort();
+    // Without a block, the buffer tells tensors apart.
+    assert_eq!(names, ["mm (h.0–1)", "mm buf12", "mm buffer (h.0–1)"]);
+}
+
+#[test]
 fn workspaces_are_those_of_the_gpu_asked_about() {
     let recording = read(&small()).expect("a recording");
     let live = |name: &str| {
