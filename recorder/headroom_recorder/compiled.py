@@ -11,6 +11,7 @@ import sys
 import tempfile
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from . import source
@@ -112,7 +113,8 @@ class Compiled:
         inductor.cpp.simdlen = 1
         functorch.enable_autograd_cache = False
         # Recomputed random numbers: the other way needs a generator of the GPU. Neither has memory there.
-        functorch.graphsafe_rng_functionalization = False
+        if hasattr(functorch, "graphsafe_rng_functionalization"):
+            functorch.graphsafe_rng_functionalization = False
 
     def patch_triton(self):
         import torch._inductor.async_compile as async_compile
@@ -193,6 +195,14 @@ class Compiled:
 
             return call
 
+        compile_graph = compile_fx.compile_fx
+
+        def compile_in_one_mode(graph, inputs, *args, **kwargs):
+            with _disable_current_modes():
+                return compile_graph(graph, [in_mode_of_compilation(x) for x in inputs], *args, **kwargs)
+
+        if tuple(int(part) for part in torch.__version__.split(".")[:2]) < (2, 11):
+            compile_fx.compile_fx = compile_in_one_mode
         convert_frame._compile = paused(convert_frame._compile)
         # A backward may be compiled when it first runs.
         compile_fx.fx_codegen_and_compile = paused(compile_fx.fx_codegen_and_compile)
@@ -298,6 +308,17 @@ class Compiled:
                 return None
             frame = frame.f_back
         return frame
+
+
+def in_mode_of_compilation(x):
+    """The same tensor without data in the mode of compilation. Older versions of PyTorch know only one such mode, and
+    convert only tensors with data."""
+    context = torch._guards.TracingContext.try_get()
+    if not isinstance(x, FakeTensor) or not context or x.fake_mode is context.fake_mode:
+        return x
+    symbols = context.tensor_to_context.get(x)
+    of = symbols and symbols.tensor_source
+    return context.fake_mode.from_tensor(x, symbolic_context=symbols, source=of)
 
 
 def places(lowering):

@@ -37,37 +37,83 @@ GPUS = {
 _kept = []
 
 
-def patch_autograd():
-    """Lets backward run: `CUDAHooks::hasPrimaryContext` answers no instead of raising.
+WORD = ctypes.c_void_p
+# Two words precede the entries of a table of virtual functions: the offset to the top, and the type.
+BEFORE_TABLE = 2
+# Words of a table that are copied, more than it has: a class adds entries to those of its interface.
+TABLE = 120
 
-    The hooks object gets a copy of its table of virtual functions with that entry replaced. The header that PyTorch
-    installs has the order of the entries.
-    """
-    torch._C._ensureCUDADeviceGuardSet()
-    folder = os.path.dirname(torch.__file__)
+
+def virtual_functions(header, interface):
+    """Names of an interface's virtual functions, in the order of their table. A destructor has two entries."""
+    path = os.path.join(os.path.dirname(torch.__file__), "include", header)
+    with open(path, encoding="utf-8") as file:
+        text = file.read()
+    text = re.sub(r"//[^\n]*|/\*.*?\*/", "", text[text.index(f"struct {interface}") :], flags=re.DOTALL)
+    names = []
+    for tilde, name in re.findall(r"virtual\s+[\w:<>\s&*,]*?\s?[&*]?(~?)(\w+)\s*\(", text):
+        names += [name] * (2 if tilde else 1)
+    return names
+
+
+def with_functions(table, names, replaced):
+    """A copy of a table of virtual functions, some of them replaced: their names, with the types of their results and
+    arguments and a function."""
+    start = table - ctypes.sizeof(WORD) * BEFORE_TABLE
+    words = [WORD.from_address(start + ctypes.sizeof(WORD) * at).value for at in range(TABLE)]
+    for name, (types, function) in replaced.items():
+        callback = ctypes.CFUNCTYPE(*types)(function)
+        words[BEFORE_TABLE + names.index(name)] = ctypes.cast(callback, WORD).value
+        _kept.append(callback)
+    copy = (WORD * len(words))(*words)
+    _kept.append(copy)
+    return ctypes.addressof(copy) + ctypes.sizeof(WORD) * BEFORE_TABLE
+
+
+def patch_autograd():
+    """Lets backward run: `CUDAHooks::hasPrimaryContext` answers no instead of raising. The hooks object gets a copy of its
+    table of virtual functions with that entry replaced. The header that PyTorch installs has the order of the entries."""
     if not torch.version.cuda:
         # Such a build has no hooks that raise.
         return
-    header = os.path.join(folder, "include", "ATen", "detail", "AcceleratorHooksInterface.h")
-    with open(header, encoding="utf-8") as file:
-        text = file.read()
-    text = text[text.index("struct TORCH_API AcceleratorHooksInterface") :]
-    names = re.findall(r"virtual\s+[\w:<>\s&*,]*?\s[&*]?(\w+)\s*\(", text)
-    if names[0] != "isBuilt":
-        raise RuntimeError(f"cannot read {header}: its first function is {names[0]}")
-    library = ctypes.CDLL(os.path.join(folder, "lib", "libtorch_cpu.so"))
+    patch_guard()
+    library = ctypes.CDLL(os.path.join(os.path.dirname(torch.__file__), "lib", "libtorch_cpu.so"))
     get_hooks = library["_ZN2at6detail12getCUDAHooksEv"]
-    get_hooks.restype = ctypes.c_void_p
-    word = ctypes.c_void_p
-    hooks = get_hooks()
-    has_primary_context = ctypes.CFUNCTYPE(ctypes.c_bool, word, ctypes.c_byte)(lambda this, device: False)
-    # The table follows two words: the offset to the top, and the type. Two destructors come first.
-    size, start = 120, 2
-    old = word.from_address(hooks).value - 8 * start
-    table = (word * size)(*[word.from_address(old + 8 * at).value for at in range(size)])
-    table[start + 2 + names.index("hasPrimaryContext")] = ctypes.cast(has_primary_context, word).value
-    word.from_address(hooks).value = ctypes.addressof(table) + 8 * start
-    _kept.extend([has_primary_context, table])
+    get_hooks.restype = WORD
+    table = WORD.from_address(get_hooks())
+    names = virtual_functions("ATen/detail/AcceleratorHooksInterface.h", "TORCH_API AcceleratorHooksInterface")
+    types = ctypes.c_bool, WORD, ctypes.c_byte
+    table.value = with_functions(table.value, names, {"hasPrimaryContext": (types, lambda this, device: False)})
+
+
+def patch_guard():
+    """Lets C++ code select a GPU without effect. Newer versions of PyTorch have a function for it; in older ones, the GPU
+    gets the guard of the CPU, which has no effect either."""
+    if hasattr(torch._C, "_ensureCUDADeviceGuardSet"):
+        torch._C._ensureCUDADeviceGuardSet()
+        return
+    library = ctypes.CDLL(os.path.join(os.path.dirname(torch.__file__), "lib", "libc10.so"))
+    guards = (WORD * 2).in_dll(library, "_ZN3c104impl26device_guard_impl_registryE")
+    names = virtual_functions("c10/core/impl/DeviceGuardImplInterface.h", "C10_API DeviceGuardImplInterface")
+    # A device has two bytes, its type and its number. That of CUDA is 1; -1 is no number.
+    cuda, device = 0xFF01, ctypes.c_uint16
+    # A stream has two words, of which a callback returns the first: its device. No number of a stream matters, because
+    # nothing waits for its events.
+    stream, first = ctypes.c_uint64, 0x0001
+    replaced = {
+        "type": ((ctypes.c_byte, WORD), lambda this: 1),
+        "exchangeDevice": ((device, WORD, device), lambda this, other: cuda),
+        "getDevice": ((device, WORD), lambda this: cuda),
+        "getStream": ((stream, WORD, device), lambda this, device: first),
+        "getDefaultStream": ((stream, WORD, device), lambda this, device: first),
+        "exchangeStream": ((stream, WORD, stream, stream), lambda this, device, number: first),
+        "record": ((None, WORD, WORD, WORD, ctypes.c_byte, ctypes.c_int), lambda *args: None),
+        "block": ((None, WORD, WORD, WORD), lambda *args: None),
+        "destroyEvent": ((None, WORD, WORD, ctypes.c_byte), lambda *args: None),
+    }
+    guard = WORD(with_functions(WORD.from_address(guards[0]).value, names, replaced))
+    _kept.append(guard)
+    guards[1] = ctypes.addressof(guard)
 
 
 class Properties:

@@ -262,6 +262,9 @@ class Recorder(TorchDispatchMode):
             # Small CPU tensors carry their values, which FakeTensorMode would copy to a real GPU.
             if isinstance(tensor, FakeTensor) and tensor.constant is not None:
                 tensor.constant = None
+        if not any(isinstance(tensor, FakeTensor) for tensor in tensors_of((args, kwargs))):
+            # So do older versions of PyTorch with CPU tensors that are not fake.
+            args, kwargs = pytree.tree_map_only(torch.Tensor, self.fake.from_tensor, (args, kwargs))
         # The sum of the gradients of one tensor, of which autograd calls the addition itself. A view also holds its base.
         adds = name == "add" and is_called_by_autograd() and is_dense(args[0]) and not is_view(args[0])
         sum_before = self.block_of(args[0]) if adds else None
@@ -396,7 +399,10 @@ def is_view(tensor):
 
 def is_dense(tensor):
     """`is_non_overlapping_and_dense`."""
-    return isinstance(tensor, torch.Tensor) and torch._prims_common.is_non_overlapping_and_dense_or_false(tensor)
+    prims = torch._prims_common
+    # Its older name.
+    is_dense = getattr(prims, "is_non_overlapping_and_dense_or_false", None) or prims.is_non_overlapping_and_dense
+    return isinstance(tensor, torch.Tensor) and is_dense(tensor)
 
 
 def stays_real(args, kwargs):
