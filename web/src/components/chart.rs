@@ -166,12 +166,16 @@ fn Plot<R: Drawable>(shown: ShownPlan<R>, chart: ChartMemo) -> impl IntoView {
         shown.view.update(|view| view.range = range);
     });
     let stale = shown.is_stale;
+    // While a slider moves, nobody hears the chart's value.
+    let value_text = move || {
+        if shown.is_sliding.get() { None } else { shown.moment.with(|moment| moment.as_ref().map(spoken)) }
+    };
     let x = move || chart.with(|chart| chart.as_ref().and_then(|chart| chart.x_of(column.get()?)));
     let cursor = move || percent(x().unwrap_or(0.0));
-    // A failure has its own line and text.
+    // A failure has its own line and text. While a slider moves, the words are those of the moment before.
     let is_quiet = move || {
         let fails = chart.with(|chart| chart.as_ref().is_none_or(|chart| chart.failure.is_some()));
-        x().is_none() || shown.follows() && fails
+        x().is_none() || shown.is_sliding.get() || shown.follows() && fails
     };
     let is_right = move || x().is_some_and(|x| x > 0.5);
     let brush = move || {
@@ -189,7 +193,7 @@ fn Plot<R: Drawable>(shown: ShownPlan<R>, chart: ChartMemo) -> impl IntoView {
             aria-label=t(text::CHART) aria-description=t(text::CHART_HELP) aria-valuemin="0"
             aria-valuemax=words(move || chart.with(|chart| chart.as_ref().map_or(0, |chart| chart.n_all.saturating_sub(1))).to_string())
             aria-valuenow=words(move || column.get().unwrap_or(0).to_string())
-            aria-valuetext=words(move || shown.moment.with(|moment| moment.as_ref().map(spoken).unwrap_or_default()))
+            aria-valuetext=some_words(value_text)
             on:pointermove=point on:pointerdown=press on:pointerup=release on:pointercancel=leave on:pointerleave=leave on:keydown=key>
             <Drawing chart />
             <Words shown chart />
@@ -206,7 +210,7 @@ fn Plot<R: Drawable>(shown: ShownPlan<R>, chart: ChartMemo) -> impl IntoView {
             <div class="chart__cursor" class:chart__cursor--quiet=flag(is_quiet) class:chart__cursor--left=flag(is_right)
                 style:left=words(cursor)>
                 <span class="chart__moment">
-                    {words(move || shown.moment.with(|moment| moment.as_ref().map(moment_text).unwrap_or_default()))}
+                    {part_between(shown.is_sliding, move || shown.moment.with(|moment| moment.as_ref().map(moment_text)))}
                 </span>
             </div>
             <div class="chart__details" class:chart__details--left=flag(is_right)>
@@ -282,7 +286,7 @@ fn Drawing(chart: ChartMemo) -> impl IntoView {
     let y = |share: f64| decimal::fixed(share * HEIGHT as f64, 1);
     // Placed above the drawing if there is no line to draw.
     let capacity = move || {
-        chart.with(|chart| chart.as_ref().and_then(|chart| chart.capacity_y).map_or_else(|| "-1".to_owned(), y))
+        chart.with(|chart| chart.as_ref().and_then(|chart| chart.capacity_y).map_or_else(|| "-9".to_owned(), y))
     };
     let levels =
         move || chart.with(|chart| chart.as_ref().map(|c| c.levels.iter().map(|l| y(l.0)).collect::<Vec<_>>()));

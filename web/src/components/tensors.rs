@@ -2,7 +2,7 @@
 
 use leptos::prelude::*;
 
-use super::dynamic::{act, flag, part, part_of, some_words, words};
+use super::dynamic::{act, flag, part, part_between};
 use super::verdict::Mark;
 use crate::{
     browser,
@@ -27,12 +27,18 @@ pub fn TensorList<R: Drawable>(
         });
         format::marked_previous(title, stale.get() && moment.with(Option::is_some))
     };
-    let total = move || moment.with(|moment| moment.as_ref().map(|moment| moment.live.total_bytes));
-    let certainty = move || moment.with(|moment| moment.as_ref().map(|moment| moment.certainty));
-    let mark = part_of(certainty, |certainty| certainty.map(|certainty| view! { <Mark certainty /> }));
+    let head = move || {
+        let total = moment.with(|moment| moment.as_ref().map(|moment| (moment.live.total_bytes, moment.certainty)));
+        let total = total.map(|(bytes, certainty)| {
+            view! {
+                <span class="tensors__total" title=format::exact_bytes(bytes)>{format::size(bytes)}<Mark certainty /></span>
+            }
+        });
+        view! { <span id="tensors-title">{title()}</span> {total} }
+    };
     let back = move || {
-        let fits = moment.with(|moment| moment.as_ref().is_none_or(|moment| moment.fits));
         shown.pinned.get().map(|_| {
+            let fits = moment.with(|moment| moment.as_ref().is_none_or(|moment| moment.fits));
             view! {
                 <button type="button" class="button button--quiet" on:click=act(move || shown.pinned.set(None))>
                     {if fits { t(text::BACK_TO_PEAK) } else { t(text::BACK_TO_FAILURE) }}
@@ -50,10 +56,7 @@ pub fn TensorList<R: Drawable>(
     view! {
         <section class="tensors" class:stale=flag(move || stale.get()) aria-labelledby="tensors-title">
             <h2 class="panel-title">
-                <span id="tensors-title">{words(title)}</span>
-                <span class="tensors__total" title=some_words(move || total().map(format::exact_bytes))>
-                    {some_words(move || total().map(format::size))}{mark}
-                </span>
+                {part_between(shown.is_sliding, head)}
                 {part(back)}
             </h2>
             // web/tensors.js adds the list.

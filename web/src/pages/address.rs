@@ -143,6 +143,10 @@ pub fn keep_with(budget: Budget, companion: impl Companion) {
     let burst = StoredValue::new(Burst::default());
     let is_restored = StoredValue::new(false);
     Effect::new(move |was_there: Option<bool>| {
+        // The address follows when the slider rests, so that each frame has time for the verdict and the chart.
+        if budget.shown.is_sliding.get() && was_there.is_some() {
+            return true;
+        }
         let (run, counts) = (budget.run(), (budget.n_steps.get(), budget.n_runs.get()));
         let (session, pinned) = (budget.session.get_untracked(), budget.shown.pinned.get());
         let address = with_pin(companion.address(run.clone()), pinned);

@@ -127,7 +127,7 @@ impl Chart {
         let outside = [machine.other_processes_bytes, machine.context.bytes];
         let total = machine.device.total_bytes;
         let held: u64 = outside.iter().sum();
-        // Tops of all bands, per column.
+        // Tops of all bands in bytes, per column.
         let stacks: Vec<[u64; N_BANDS]> = points.iter().map(|point| stack(outside, point, view)).collect();
         let is_whole = view.hidden == 0;
         let most = match (is_whole, view.range) {
@@ -137,11 +137,11 @@ impl Chart {
         };
         let top = (most as f64 * HEADROOM_SHARE).max(1.0);
         let height = |bytes: u64| units(bytes, top);
-        let lower = |band: usize, column: usize| if band == 0 { 0 } else { height(stacks[column][band - 1]) };
-        let bands =
-            std::array::from_fn(|band| area(n, |column| height(stacks[column][band]), |column| lower(band, column)));
-        let hatches =
-            HATCHES.map(|(band, apart)| hatch(n, apart, |column| [lower(band, column), height(stacks[column][band])]));
+        let heights: Vec<[u64; N_BANDS]> = stacks.iter().map(|stack| stack.map(height)).collect();
+        let upper = |band: usize, column: usize| heights[column][band];
+        let lower = |band: usize, column: usize| if band == 0 { 0 } else { heights[column][band - 1] };
+        let bands = std::array::from_fn(|band| area(n, |column| upper(band, column), |column| lower(band, column)));
+        let hatches = HATCHES.map(|(band, apart)| hatch(n, apart, |column| [lower(band, column), upper(band, column)]));
         let reserved = |column: usize| height(held + points[column].reserved_bytes);
         let capacity_y = is_whole.then_some(1.0 - total as f64 / top);
         let fails_at = plan.failure.map(|failure| failure_column(timeline, failure));
@@ -260,7 +260,7 @@ fn line(n: usize, height: impl Fn(usize) -> u64) -> String {
     path
 }
 
-fn steps(path: &mut String, columns: Range<usize>, height: &impl Fn(usize) -> u64) {
+fn steps(path: &mut String, columns: Range<usize>, height: &dyn Fn(usize) -> u64) {
     let end = columns.end;
     let mut now = None;
     for column in columns {
@@ -277,8 +277,14 @@ fn steps(path: &mut String, columns: Range<usize>, height: &impl Fn(usize) -> u6
     push(path, end as u64);
 }
 
+/// Appends a coordinate. A drawing has thousands, so none is formatted as a string of its own.
 fn push(path: &mut String, number: u64) {
-    path.push_str(&number.to_string());
+    if number >= 10 {
+        push(path, number / 10);
+    }
+    #[expect(clippy::cast_possible_truncation, reason = "a digit")]
+    let digit = (number % 10) as u8;
+    path.push(char::from(b'0' + digit));
 }
 
 /// The column at a share of the width.

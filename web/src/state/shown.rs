@@ -22,8 +22,8 @@ pub struct ShownPlan<R: Drawable = Request> {
     pub is_stale: Memo<bool>,
     /// The text in the GPU field while it is not a valid choice.
     pub draft: RwSignal<Option<GpuDraft>>,
-    /// Whether a slider moves. Tables keep their rows meanwhile, so that each frame has time for the verdict and the
-    /// chart.
+    /// Whether a slider moves. Everything besides the verdict and the chart keeps its content meanwhile, so that each
+    /// frame has time for these two.
     pub is_sliding: RwSignal<bool>,
     /// The pinned moment, as a share of the run; `None` follows the failure or the peak.
     pub pinned: RwSignal<Option<f64>>,
