@@ -46,12 +46,15 @@ const cut = (event) => {
 for (const type of ["paste", "drop"]) addEventListener(type, cut, true);
 
 // Loads a part of the page on demand. A failure is shown at the end of its place.
+let failures = 0;
 const load = async (name, place) => {
   const box = document.querySelector(place);
   box.querySelector(":scope > .notice")?.remove();
   try {
-    return await import(at(name));
+    // Chromium remembers that an address did not load, so that another attempt needs another address.
+    return await import(at(name + "?".repeat(failures)));
   } catch (error) {
+    failures++;
     const textContent = `${globalThis.headroomText.split("\n")[1]} (${error.message})`;
     box.append(Object.assign(document.createElement("p"), { className: "notice", role: "alert", textContent }));
   }

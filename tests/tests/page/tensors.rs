@@ -258,7 +258,7 @@ fn sizes_of_the_list_are_those_of_the_program() {
 fn a_part_that_does_not_load_is_reported() {
     tell("a_part_that_does_not_load_is_reported", async |page| {
         page.cdp("Network.enable", json!({})).await;
-        page.cdp("Network.setBlockedURLs", json!({ "urls": ["*/tensors.js", "*/export.js"] })).await;
+        page.cdp("Network.setBlockedURLs", json!({ "urls": ["*/tensors.js*", "*/export.js*"] })).await;
         // Another document, for which nothing is loaded.
         page.goto("about:blank").await;
         page.open(FITS).await;
