@@ -282,9 +282,7 @@ fn push(path: &mut String, number: u64) {
     if number >= 10 {
         push(path, number / 10);
     }
-    #[expect(clippy::cast_possible_truncation, reason = "a digit")]
-    let digit = (number % 10) as u8;
-    path.push(char::from(b'0' + digit));
+    path.push(char::from(b'0' + (number % 10) as u8));
 }
 
 /// The column at a share of the width.
