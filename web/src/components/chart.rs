@@ -166,7 +166,7 @@ fn Plot<R: Drawable>(shown: ShownPlan<R>, chart: ChartMemo) -> impl IntoView {
         shown.view.update(|view| view.range = range);
     });
     let stale = shown.is_stale;
-    // While a slider moves, nobody hears the chart's value.
+    // While a slider moves, the chart has no value text, which takes the list of live tensors.
     let value_text = move || {
         if shown.is_sliding.get() { None } else { shown.moment.with(|moment| moment.as_ref().map(spoken)) }
     };
