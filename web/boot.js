@@ -75,7 +75,7 @@ try {
   const page = await import(at(script.dataset.js));
   globalThis.headroomText = await text;
   await page.default({ module_or_path: at(script.dataset.wasm) });
-  if (document.querySelector("#chart, #undo, #recent-runs")) import(at("shortcuts.js"));
+  if (document.querySelector("textarea, #chart, #recording")) import(at("shortcuts.js"));
 } catch (error) {
   // The program did not load or does not run here. It cannot show this itself.
   const message = document.getElementById("loading") ?? document.body.appendChild(document.createElement("p"));

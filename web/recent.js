@@ -39,9 +39,11 @@ const current = () => {
   const run = shown();
   return run?.hash === forgotten ? null : run;
 };
+// Runs that the list shows alike are one run.
+const isSame = (run, other) => other.hash === run.hash || (other.run === run.run && other.verdict === run.verdict);
 const keep = () => {
   const run = current();
-  if (run) write([run, ...read().filter((other) => other.hash !== run.hash)].slice(0, MOST));
+  if (run) write([run, ...read().filter((other) => !isSame(run, other))].slice(0, MOST));
 };
 
 const STYLE =

@@ -88,6 +88,25 @@ const touch = (plot, event) => {
   if (width > 0) show(plot, start, start + width);
 };
 
+// A recording that is opened or dropped on any page opens its own page. src/browser/files.rs reads it there.
+const openRecording = async (event, file) => {
+  if (!file?.name.endsWith(".headroom") || document.querySelector("#recording")) return;
+  event.preventDefault();
+  event.stopImmediatePropagation();
+  let binary = "";
+  for (const byte of new Uint8Array(await file.arrayBuffer())) binary += String.fromCharCode(byte);
+  try {
+    sessionStorage.setItem("headroom.recording", `${file.name}\n${btoa(binary)}`);
+  } catch {
+    // Storage is blocked or full: that page takes the file again.
+  }
+  const language = new URLSearchParams(location.search).get("lang");
+  location.assign(`./replay.html${language ? `?lang=${language}` : ""}`);
+};
+addEventListener("dragover", (event) => event.dataTransfer?.types.includes("Files") && event.preventDefault());
+addEventListener("drop", (event) => openRecording(event, event.dataTransfer?.files[0]), true);
+addEventListener("change", (event) => openRecording(event, event.target.files?.[0]), true);
+
 const listen = (types, act, capture) => {
   const hear = (event) => {
     const plot = event.target.closest?.("#chart");

@@ -24,6 +24,7 @@ pub mod notice;
 pub mod open_file;
 pub mod phases;
 pub mod problems;
+pub mod replay;
 pub mod rig;
 pub mod rig_charts;
 pub mod summary;

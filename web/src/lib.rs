@@ -54,6 +54,11 @@ pub fn trainers() {
     show(text::TITLE_TRAINERS, pages::TrainersPage);
 }
 
+/// Shows the page that replays recordings.
+pub fn replay() {
+    show(text::TITLE_REPLAY, pages::ReplayPage);
+}
+
 /// Shows the rig page, which monitors the machine with the GPUs.
 pub fn rig() {
     show(text::TITLE_RIG, pages::RigPage);

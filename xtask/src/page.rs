@@ -78,13 +78,14 @@ fn ensure_page(shell: &Shell, build: Build) -> Result<()> {
 }
 
 /// The pages; each has its own program, named in its HTML.
-pub const PAGES: [&str; 9] = [
+pub const PAGES: [&str; 10] = [
     "calculator.html",
     "compare.html",
     "demo.html",
     "diagnose.html",
     "embed.html",
     "gpus.html",
+    "replay.html",
     "rig.html",
     "trainers.html",
     "index.html",
@@ -204,7 +205,7 @@ mod tests {
 
     /// Characters of a description that search results and previews show.
     const DESCRIPTION_MAX: usize = 160;
-    const TITLES: [(&str, text::Key); 9] = [
+    const TITLES: [(&str, text::Key); 10] = [
         ("index.html", text::TITLE_START),
         ("calculator.html", text::TITLE_BUDGET),
         ("diagnose.html", text::TITLE_DIAGNOSE),
@@ -214,6 +215,7 @@ mod tests {
         ("rig.html", text::TITLE_RIG),
         ("embed.html", text::TITLE_EMBED),
         ("trainers.html", text::TITLE_TRAINERS),
+        ("replay.html", text::TITLE_REPLAY),
     ];
 
     /// Returns the tags of a page. Each test has a folder of its own for the image.

@@ -101,7 +101,7 @@ pub struct Plan<R = Request> {
     pub failure: Option<Failure>,
     /// Certainty of the figures.
     pub basis: Basis,
-    program: Program,
+    pub(crate) program: Program,
     /// Outcome of the run with unlimited memory.
     outcome: Outcome,
 }

@@ -13,7 +13,7 @@ use crate::{
     dtype::Dtype,
     gpt::tensors::{Category, Lifetime},
     hardware::ComputeCapability,
-    memory::{program::Phase, timeline::LiveTensor},
+    memory::{program::Phase, stored::Batch, timeline::LiveTensor},
     plan::{
         Machine, Plan, RunOnMachine,
         basis::{Basis, RunKind},
@@ -191,8 +191,6 @@ pub struct ReplayRequest {
     /// What the recorder assumed, one sentence each.
     pub notes: Vec<String>,
     machine: Machine,
-    /// Source line of each code of the program.
-    sources: Vec<Arc<str>>,
 }
 
 impl RunOnMachine for ReplayRequest {
@@ -202,12 +200,6 @@ impl RunOnMachine for ReplayRequest {
 }
 
 impl ReplayRequest {
-    /// Source line of the tensor with a code, or an empty text.
-    #[must_use]
-    pub fn source(&self, code: u16) -> &str {
-        self.sources.get(usize::from(code)).map_or("", |source| source)
-    }
-
     /// Remarks on the figures.
     #[must_use]
     pub fn remarks(&self) -> Vec<String> {
@@ -267,9 +259,9 @@ impl Plan<ReplayRequest> {
 
     /// Source line of the tensor whose allocation fails, if the run does not fit and the line is known.
     #[must_use]
-    pub fn failing_source(&self) -> Option<&str> {
-        let source = self.request.source(self.failure?.code);
-        (!source.is_empty()).then_some(source)
+    pub fn failing_source(&self) -> Option<String> {
+        let failing = self.program.tensors.get(self.failure?.code, Batch::Train)?;
+        Some(failing.stored.source().to_owned()).filter(|source| !source.is_empty())
     }
 }
 
@@ -279,9 +271,9 @@ impl Plan<ReplayRequest> {
 /// The recording has too many kinds of tensors, or too much scratch memory.
 pub fn plan(recording: &Recording, machine: Machine) -> Result<Plan<ReplayRequest>, ProgramError> {
     let gpu = machine.gpu();
-    let (program, sources) = recording.program(gpu)?;
+    let program = recording.program(gpu)?;
     let Recording { origin, notes, .. } = recording;
-    let request = ReplayRequest { origin: origin.clone(), notes: notes.clone(), machine, sources };
+    let request = ReplayRequest { origin: origin.clone(), notes: notes.clone(), machine };
     let is_same = gpu.compute_capability == origin.capability;
     let kind = if is_same { RunKind::Recorded } else { RunKind::FollowsCode };
     Ok(Plan::simulate(request, program, |request, outcome| {

@@ -171,7 +171,7 @@ impl Plan<ReplayRequest> {
             Node::Object(vec![
                 ("tensor", words(Some(&group.tensor.stored.name_in(None)))),
                 ("module", words(Some(&group.tensor.stored.module_in(None)))),
-                ("source", words(Some(self.request.source(group.tensor.code)).filter(|source| !source.is_empty()))),
+                ("source", words(Some(group.tensor.stored.source()).filter(|source| !source.is_empty()))),
                 ("category", words(Some(group.tensor.category().name()))),
                 ("shape", Node::List(group.tensor.shape.iter().map(|&axis| number(axis)).collect())),
                 ("dtype", words(Some(group.tensor.dtype.name()))),
@@ -189,7 +189,7 @@ impl Plan<ReplayRequest> {
             ("phases", phases),
             ("peak", peak),
             ("oom", oom),
-            ("oom_source", words(self.failing_source())),
+            ("oom_source", words(self.failing_source().as_deref())),
             ("basis", basis),
             ("tensors", Node::List(tensors.collect())),
             ("remarks", Node::List(remarks.iter().map(|remark| words(Some(remark))).collect())),

@@ -33,6 +33,7 @@ mod page;
 mod plain_host;
 mod problems;
 mod reading;
+mod replay;
 mod rig;
 mod rig_alerts;
 #[cfg(unix)]

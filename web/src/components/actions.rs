@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use leptos::{prelude::*, task::spawn_local};
 
-use super::dynamic::{act, flag, some_words};
+use super::dynamic::{IntoPart, Part, act, flag, some_words};
 use crate::{
     browser,
     text::{self, t},
@@ -47,4 +47,15 @@ pub fn CopyButton(
             <span class="button__said" role="status">{some_words(word)}</span>
         </button>
     }
+}
+
+/// Renders a command whose lines break only between its words.
+pub fn command_words(command: &str) -> Vec<Part> {
+    let word = |word: &str| view! { <span class="command__word">{word.to_owned()}</span> " " }.into_part();
+    let lines = command.lines().enumerate();
+    let lines = lines.flat_map(|(index, line)| {
+        let end = (index > 0).then(|| view! { <br /> }.into_part());
+        end.into_iter().chain(line.split(' ').map(word)).collect::<Vec<_>>()
+    });
+    lines.collect()
 }

@@ -4,3 +4,4 @@ pub mod bar;
 pub mod candidates;
 pub mod empty;
 pub mod offers;
+pub mod remedies;

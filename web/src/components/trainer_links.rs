@@ -14,6 +14,9 @@ const TRAINERS: [(&str, &str, &str); 3] = [
     ("Hugging Face", "./trainers.html", "#1&trainer=hf"),
 ];
 
+/// Index of the page of recordings, which are of any program.
+pub const RECORDINGS: usize = TRAINERS.len();
+
 /// The links to the trainers.
 #[component]
 pub fn TrainerLinks(
@@ -25,5 +28,11 @@ pub fn TrainerLinks(
         let href = [page, &browser::query(), fragment].concat();
         view! { <a href=href aria-current=(index == current).then_some("page")>{name}</a> }
     });
-    view! { <p class="trainers"><span>{t(text::TRAINER)}</span> {links.collect_view()}</p> }
+    let recordings = ["./replay.html", &browser::query()].concat();
+    view! {
+        <p class="trainers">
+            <span>{t(text::TRAINER)}</span> {links.collect_view()}
+            <a href=recordings aria-current=(current == RECORDINGS).then_some("page")>{t(text::REPLAY_LINK)}</a>
+        </p>
+    }
 }

@@ -12,12 +12,13 @@ use web_sys::{DragEvent, File};
 use crate::{
     browser,
     components::{
-        actions::CopyButton,
+        actions::{CopyButton, command_words},
         diagnosis::{
             bar::bar,
             candidates::candidates,
             empty::empty,
             offers::{offers, searching, trainer_link},
+            remedies::remedies,
         },
         dynamic::{IntoPart, Part, part, part_of, words},
         fixes::{apply_label, item},
@@ -210,6 +211,12 @@ fn meaning(
             false => sentence.clone(),
         })
     };
+    // The search is over and has not found a run.
+    let is_unknown = move || is_unsolved && solved.with(|solved| !solved.searching && solved.offers.is_empty());
+    let of_unknown = shown.unsolved.clone().map(|unsolved| {
+        let shown = shown.clone();
+        part_of(is_unknown, move |is_unknown| is_unknown.then(|| remedies(&shown, &unsolved)))
+    });
     view! {
         <div class="panel diagnose__meaning">
             <h1 class="diagnose__sentence" data-testid="explanation">{words(headline)}</h1>
@@ -221,8 +228,9 @@ fn meaning(
         </div>
         {fixes}
         {trainer_fixes}
+        {of_unknown}
         {bar(shown)}
-        {candidates(&shown.candidates, take)}
+        {candidates(&shown.candidates, is_unknown, take)}
     }
 }
 
@@ -273,7 +281,7 @@ fn copies(session: &Session) -> Part {
     };
     view! {
         <li class="diagnose__copies" data-testid="copies">
-            <pre class="fixes__code" tabindex="0" data-testid="fixed-command">{command}</pre>
+            <pre class="fixes__code" tabindex="0" data-testid="fixed-command">{command_words(&command)}</pre>
             <CopyButton id="copy-config" label=t(text::COPY_CONFIG) content=move |()| Some(config.clone()) />
             <CopyButton id="copy-command" label=t(text::COPY_COMMAND) content=move |()| Some(of_command.clone()) />
             <CopyButton id="copy-link" label=t(text::COPY_LINK) content=link />

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use headroom_planner::{
-    hardware::{Segment, find},
+    hardware::find,
     link,
     session::Options,
     survey::{GpuRow, smallest},
@@ -29,7 +29,9 @@ use crate::{
         budget::Budget,
         format,
         gpu::{self, heading},
-        gpu_table::{Filter, Order, energy as energy_words, rows, shown, time, words as result_words},
+        gpu_table::{
+            Filter, Order, SEGMENTS, counts, energy as energy_words, rows, shown, time, words as result_words,
+        },
         memo::memo,
         no_plan::NoPlan,
     },
@@ -43,9 +45,6 @@ const PLAN_DELAY: Duration = Duration::from_millis(150);
 
 /// Number of rows before the button that shows the others.
 const FIRST_ROWS: usize = 24;
-
-/// The kinds of machines, as the page lists them.
-const SEGMENTS: [Segment; 4] = [Segment::Desktop, Segment::Laptop, Segment::Workstation, Segment::DataCentre];
 
 /// The orders, as the page lists them.
 const ORDERS: [Key; Order::ALL.len()] =
@@ -61,7 +60,13 @@ pub fn GpusPage() -> impl IntoView {
     let to_show = Shown::new();
     keep_planned(budget, to_show);
     let Shown { rows: planned, batches, is_planning, .. } = to_show;
-    let filter = RwSignal::new(Filter::default());
+    let filter = RwSignal::new(Filter::of_parts(Filter::PARTS.map(browser::query_part)));
+    Effect::new(move |_| browser::set_query_parts(&Filter::PARTS, &filter.with(Filter::parts)));
+    let limited = memo(move || {
+        let of_rows = |rows: &Vec<GpuRow>| filter.with(|filter| filter.limits_gpus().then(|| counts(rows, filter)));
+        planned.with(|rows| rows.as_ref().filter(|rows| !rows.is_empty()).and_then(of_rows))
+    });
+    let limited = move || limited.get().map_or_else(String::new, |(all, n)| say(&text::gpus_fit_shown(n, all)));
     let shows_all = RwSignal::new(false);
     let found = memo(move || {
         planned.with(|rows| filter.with(|filter| rows.as_ref().map(|rows| shown(rows, filter)).unwrap_or_default()))
@@ -102,6 +107,7 @@ pub fn GpusPage() -> impl IntoView {
                     <div class="field">
                         <label class="field__label" for="gpus-search">{t(text::GPUS_SEARCH)}</label>
                         <input class="input field__input" type="search" id="gpus-search" spellcheck="false"
+                            value=filter.with_untracked(|filter| filter.typed.clone())
                             on:input:target=move |event| filter.update(|filter| filter.typed = event.target().value()) />
                     </div>
                     <Choice id="gpus-kind" label=t(text::GPUS_KIND) choices=kinds chosen=Signal::derive(kind)
@@ -116,6 +122,7 @@ pub fn GpusPage() -> impl IntoView {
                         on=Signal::derive(move || filter.with(|filter| filter.only_fitting))
                         on_change=move |on: bool| filter.update(|filter| filter.only_fitting = on) />
                 </form>
+                <p class="gpus__counted" role="status" data-testid="gpus-counted">{words(limited)}</p>
                 <div class="gpus__scroll" class:stale=flag(move || is_planning.get())>
                     {part(move || table(budget, &found.get(), planned.with(|rows| rows.as_ref().is_some_and(|rows| !rows.is_empty())), shows_all))}
                 </div>
@@ -253,6 +260,7 @@ fn table(budget: Budget, found: &[GpuRow], has_rows: bool, shows_all: RwSignal<b
             <tbody>{rows}</tbody>
         </table>
         <p class="gpus__soft gpus__energy" data-testid="gpus-energy">{t(text::GPUS_ENERGY_HINT)}</p>
+        <p class="gpus__soft">{t(text::GPUS_PRICES)}</p>
         {show_all}
     }
     .into_part()

@@ -171,7 +171,7 @@ pub fn StartPage() -> impl IntoView {
                         described_by="recognized" value=start.typed
                         on_change=move |text: String| start.typed.set(text) on_paste=move |text: String| start.take(text) />
                     <label class="button start__file">
-                        <input type="file" id="start-file" class="visually-hidden" accept=".py,.txt,.log,.sh,.json"
+                        <input type="file" id="start-file" class="visually-hidden" accept=".py,.txt,.log,.sh,.json,.headroom"
                             on:change:target=move |event| {
                                 take_file(event.target().files().and_then(|files| files.get(0)));
                                 event.target().set_value("");

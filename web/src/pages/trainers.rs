@@ -23,7 +23,8 @@ use crate::{
     },
     state::{
         gpu,
-        trainer::{TrainerPage, TrainerSession, n_parameters, prefer_gpu, without_effect},
+        run_answer::n_parameters,
+        trainer::{TrainerPage, TrainerSession, without_effect},
         verdict::figures,
     },
     text::{self, say, t},
@@ -36,12 +37,12 @@ const ADDRESS_DELAY: Duration = Duration::from_millis(300);
 #[component]
 pub fn TrainersPage() -> impl IntoView {
     let page = TrainerPage::new();
-    page.edit(|session| prefer_gpu(session, browser::kept_gpu().as_deref()));
+    page.edit(|session| gpu::prefer(&mut session.options, browser::kept_gpu().as_deref()));
     open(page);
     keep(page);
     let leave = Callback::new(move |()| write(page));
-    let shown = page.shown;
-    let message = page.ask(|answer| Some(answer.plan()?.oom.as_ref()?.message.clone()));
+    let shown = page.answer.shown;
+    let message = page.answer.ask(|answer| Some(answer.plan()?.oom.as_ref()?.message.clone()));
     let current = move || 1 + page.session.with(|session| session.trainer as usize);
     view! {
         <Header leave />
@@ -86,10 +87,10 @@ fn Summary(page: TrainerPage) -> impl IntoView {
 
 #[component]
 fn Verdict(page: TrainerPage) -> impl IntoView {
-    let verdict = page.verdict();
-    let no_plan = page.no_plan();
-    let figures = page.ask(|answer| answer.plan().map(|plan| figures(plan, n_parameters(plan))));
-    let is_entered = Signal::derive(move || page.is_entered());
+    let verdict = page.answer.verdict();
+    let no_plan = page.answer.no_plan();
+    let figures = page.answer.ask(|answer| answer.plan().map(|plan| figures(plan, n_parameters(plan))));
+    let is_entered = Signal::derive(move || page.answer.is_entered());
     let link = move |()| Some(browser::address_with(&page.session.with_untracked(TrainerSession::fragment)));
     view! {
         <div class="verdict" data-outcome=words(move || outcome(verdict))>
@@ -109,7 +110,7 @@ fn Verdict(page: TrainerPage) -> impl IntoView {
 /// What the figures include, and the options without effect on memory.
 #[component]
 fn Remarks(page: TrainerPage) -> impl IntoView {
-    let remarks = page.ask(|answer| {
+    let remarks = page.answer.ask(|answer| {
         let run = answer.plan()?.request.run();
         let unused = without_effect(run).map(|keys| say(&text::trainer_no_effect(keys)));
         Some(run.remarks().into_iter().map(str::to_owned).chain(unused).collect::<Vec<_>>())

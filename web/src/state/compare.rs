@@ -29,7 +29,7 @@ use super::{
 pub struct Preview {
     /// The settings that it changes, in one line.
     pub settings: String,
-    /// The pinned run with the fix.
+    /// The run with the fix.
     pub session: Session,
     /// Its plan.
     pub answer: Shared,
@@ -45,6 +45,8 @@ pub struct Comparison {
     write: WriteSignal<Session>,
     /// The result of the pinned run.
     pub pinned_answer: Memo<Shared>,
+    /// Whether the fixes are those of the changed run: it differs from the pinned one and does not fit.
+    pub fixes_changed: Memo<bool>,
     /// The fix under the pointer or with the focus.
     pub preview: RwSignal<Option<Preview>>,
 }
@@ -54,7 +56,11 @@ impl Comparison {
     pub fn new() -> Self {
         let (pinned, write) = signal(Session::default());
         let pinned_answer = memo(move || pinned.with(|session| Shared(Arc::new(PlannedSession::of(session)))));
-        Self { changed: Budget::new(), pinned, write, pinned_answer, preview: RwSignal::new(None) }
+        let changed = Budget::new();
+        let fails = move || changed.answer.with(|answer| answer.0.plan().is_some_and(|plan| !plan.fits));
+        let differs = move || changed.session.with(|session| pinned.with(|pinned| session != pinned));
+        let fixes_changed = memo(move || fails() && differs());
+        Self { changed, pinned, write, pinned_answer, fixes_changed, preview: RwSignal::new(None) }
     }
 
     /// Sets the pinned run.
@@ -97,22 +103,36 @@ impl Comparison {
         link::with_compared(self.changed.run(), &self.pinned_run())
     }
 
-    /// The pinned run with a fix of its own; `None` without a plan.
-    pub fn with_fix(self, changes: &[Change]) -> Option<Session> {
-        self.pinned_answer.with_untracked(|answer| {
-            let gpu = &answer.0.plan()?.request.machine.device.name;
-            self.pinned.with_untracked(|session| Some(applied(session, changes, gpu)))
-        })
+    /// The run whose fixes are listed.
+    pub fn fixed_session(self) -> Session {
+        match self.fixes_changed.get() {
+            true => self.changed.session.get(),
+            false => self.pinned.get(),
+        }
     }
 
-    /// Shows the pinned run with a fix in place of the changed run. Neither run changes.
+    /// The result of the run whose fixes are listed.
+    pub fn fixed_answer(self) -> Shared {
+        match self.fixes_changed.get() {
+            true => self.changed.answer.get(),
+            false => self.pinned_answer.get(),
+        }
+    }
+
+    /// The run whose fixes are listed, with one of them; `None` without a plan.
+    pub fn with_fix(self, changes: &[Change]) -> Option<Session> {
+        let (session, answer) = untrack(|| (self.fixed_session(), self.fixed_answer()));
+        Some(applied(&session, changes, &answer.0.plan()?.request.machine.device.name))
+    }
+
+    /// Shows a fixed run in place of the changed run. Neither run changes.
     pub fn show_preview(self, settings: &str, changes: &[Change]) {
         let Some(session) = self.with_fix(changes) else { return };
         let answer = Shared(Arc::new(PlannedSession::of(&session)));
         self.preview.set(Some(Preview { settings: settings.replace('\n', ", "), session, answer }));
     }
 
-    /// Makes the pinned run with a fix the changed run, as a step of the history.
+    /// Makes the fixed run the changed run, as a step of the history.
     pub fn apply(self, changes: &[Change]) {
         let Some(session) = self.with_fix(changes) else { return };
         self.preview.set(None);

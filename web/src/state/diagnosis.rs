@@ -3,7 +3,7 @@
 use headroom_planner::{
     nanogpt::{Severity, Source},
     oom::{
-        Agreement, Diagnosis, Explanation, Kind, Match, MatchingRun, Message, Report, diagnose,
+        Agreement, Cause, Diagnosis, Explanation, Kind, Match, MatchingRun, Message, Report, diagnose,
         diagnosis::diagnose_trainer, shape,
     },
     session::Options,
@@ -75,6 +75,8 @@ pub struct ShownDiagnosis {
     pub unread: Option<String>,
     /// The bytes that the run needs beyond the GPU's memory, if known.
     pub run_missing_bytes: Option<u64>,
+    /// The causes of the failure, most important first.
+    pub causes: Vec<Cause>,
     /// The message, if no known run agrees with it.
     pub unsolved: Option<OpenQuestion>,
     /// The run of another trainer, and the message's GPU.
@@ -178,6 +180,7 @@ fn explained<R>(report: &Report, explanation: &Explanation<R>, explains_last: bo
         gpu_bytes: explanation.arithmetic.total.unwrap_or(0),
         missing_bytes: explanation.arithmetic.missing.unwrap_or(0),
         candidates: explanation.matches.iter().map(candidate).collect(),
+        causes: explanation.causes.clone(),
         ..ShownDiagnosis::default()
     }
 }

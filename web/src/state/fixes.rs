@@ -117,9 +117,13 @@ fn facts(fix: &Fix) -> String {
     let outcome = say(&if fix.fits { text::fix_leaves(size) } else { text::fix_lacks(size) });
     let mut facts = vec![outcome, effect.to_owned(), say(&text::fix_saves(format::size(fix.saves_bytes)))];
     facts.extend(fix.step_time_ratio.map(|ratio| say(&time_text(ratio))));
-    // A fact stays on one line, followed by the dot.
+    in_line(&facts)
+}
+
+/// Joins facts of a fix. Each of them stays on one line.
+pub fn in_line(facts: &[String]) -> String {
     let facts = facts.iter().map(|fact| fact.replace(' ', "\u{a0}"));
-    facts.reduce(|line, fact| line + "\u{a0}· " + &fact).unwrap_or_default()
+    facts.reduce(|line, fact| line + "; " + &fact).unwrap_or_default()
 }
 
 /// The session with the changes applied. Comments on the changed lines of a config name the GPU and the other

@@ -106,6 +106,13 @@ pub struct Choice {
     pub segment: Option<Segment>,
 }
 
+/// Selects the GPU chosen earlier on this device, if it is still known.
+pub fn prefer(options: &mut Options, kept: Option<&str>) {
+    if let Some(name) = kept.filter(|name| is_known(name)) {
+        set(options, name);
+    }
+}
+
 /// The heading of a section of the list.
 pub const fn heading(segment: Option<Segment>) -> Key {
     match segment {

@@ -47,6 +47,56 @@ pub enum Order {
 impl Order {
     /// All orders, as the page lists them.
     pub const ALL: [Self; 4] = [Self::Popularity, Self::Memory, Self::Time, Self::Energy];
+
+    /// Name in the address of the page.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Popularity => "popularity",
+            Self::Memory => "memory",
+            Self::Time => "time",
+            Self::Energy => "energy",
+        }
+    }
+}
+
+/// The kinds of machines, as the page lists them.
+pub const SEGMENTS: [Segment; 4] = [Segment::Desktop, Segment::Laptop, Segment::Workstation, Segment::DataCentre];
+
+impl Filter {
+    /// Names of the parts of a query: the typed text, the kind, the order, and whether only GPUs that fit are shown.
+    pub const PARTS: [&str; 4] = ["search", "kind", "order", "fits"];
+
+    /// The filter with the given parts of a query. An unknown value counts as absent.
+    pub fn of_parts([typed, kind, order, fits]: [Option<String>; 4]) -> Self {
+        Self {
+            typed: typed.unwrap_or_default(),
+            segment: SEGMENTS.into_iter().find(|segment| kind.as_deref() == Some(segment.name())),
+            only_fitting: fits.is_some(),
+            order: Order::ALL.into_iter().find(|of| order.as_deref() == Some(of.name())).unwrap_or_default(),
+        }
+    }
+
+    /// The parts of a query that [`Filter::of_parts`] reads. Default values are absent.
+    pub fn parts(&self) -> [Option<String>; 4] {
+        let order = Some(self.order).filter(|order| *order != Order::default());
+        [
+            Some(self.typed.clone()).filter(|typed| !typed.is_empty()),
+            self.segment.map(|segment| segment.name().to_owned()),
+            order.map(|order| order.name().to_owned()),
+            self.only_fitting.then(|| "1".to_owned()),
+        ]
+    }
+
+    /// Whether rows are left out whose run may fit: the typed text and the kind limit the GPUs.
+    pub fn limits_gpus(&self) -> bool {
+        !self.typed.trim().is_empty() || self.segment.is_some()
+    }
+}
+
+/// Numbers of the GPUs that the typed text and the kind leave, and of those on which the run fits.
+pub fn counts(rows: &[GpuRow], filter: &Filter) -> (usize, usize) {
+    let left = shown(rows, &Filter { only_fitting: false, ..filter.clone() });
+    (left.len(), left.iter().filter(|row| fits(row)).count())
 }
 
 /// The rows that the filter shows, in its order.
@@ -137,6 +187,19 @@ mod tests {
     }
 
     #[test]
+    fn a_filter_is_read_from_its_own_parts() {
+        for filter in [
+            Filter::default(),
+            Filter { typed: "12 GB".into(), segment: Some(Segment::DataCentre), ..Filter::default() },
+            Filter { only_fitting: true, order: Order::Energy, ..Filter::default() },
+        ] {
+            assert_eq!(Filter::of_parts(filter.parts()), filter);
+        }
+        assert_eq!(Filter::default().parts(), [None, None, None, None]);
+        assert_eq!(Filter::of_parts([None, Some("fridge".into()), Some("price".into()), None]), Filter::default());
+    }
+
+    #[test]
     fn rows_are_filtered_and_ordered() {
         let rows = all("batch_size = 12\n");
         let names = |filter: Filter| shown(&rows, &filter).iter().map(|row| &*row.device.name).collect::<Vec<_>>();
@@ -146,6 +209,9 @@ mod tests {
         assert_eq!(names(Filter { typed: "12 GB".into(), ..Filter::default() }).len(), 13);
         let fitting = shown(&rows, &Filter { only_fitting: true, ..Filter::default() });
         assert!(fitting.iter().all(fits) && fitting.len() < rows.len());
+        assert_eq!(counts(&rows, &Filter { only_fitting: true, ..Filter::default() }), (rows.len(), fitting.len()));
+        let of_laptops = counts(&rows, &Filter { segment: Some(Segment::Laptop), ..Filter::default() });
+        assert_eq!(of_laptops.0, laptops.len());
         let by_memory = shown(&rows, &Filter { order: Order::Memory, ..Filter::default() });
         assert!(by_memory.is_sorted_by_key(|row| row.device.total_bytes));
         let by_time = shown(&rows, &Filter { order: Order::Time, ..Filter::default() });

@@ -196,6 +196,10 @@ fn of_model(text: &str, json: Option<&Json>, options: &Options) -> Option<Recogn
         let config = config_text(preset);
         return Some(Recognized::new(text::start_is_model(preset.name), vec![fine_tuning(config, options)]));
     }
+    if let Some(name) = unknown_model(text) {
+        let detail = Some(text::START_PASTE_CONFIG.into());
+        return Some(Recognized { what: text::start_is_model(name), detail, destinations: Vec::new() });
+    }
     let is_model = |json: &&Json| ["model_type", "architectures"].iter().any(|key| json.contains_key(*key));
     let json = json.filter(is_model)?;
     let family = json.get("model_type").and_then(|family| family.as_str()).unwrap_or_default().to_owned();
@@ -213,12 +217,34 @@ fn of_model(text: &str, json: Option<&Json>, options: &Options) -> Option<Recogn
 
 /// The model of a name such as `Qwen/Qwen3-0.6B`, or of the address of its page.
 fn named_preset(text: &str) -> Option<&'static presets::Preset> {
-    let text = text.trim().trim_end_matches('/');
-    let path = text.split_once("huggingface.co/").map_or(text, |(_, path)| path);
-    let mut parts = path.split('/');
+    let mut parts = path_of_model(text).split('/');
     let name = [parts.next(), parts.next()].into_iter().flatten().next_back()?;
     presets::find(name)
 }
+
+/// The path of the address of a model's page, or the text itself.
+fn path_of_model(text: &str) -> &str {
+    let text = text.trim().trim_end_matches('/');
+    text.split_once("huggingface.co/").map_or(text, |(_, path)| path)
+}
+
+/// A text of the form `owner/model`, or the address of a model's page.
+fn unknown_model(text: &str) -> Option<&str> {
+    let path = path_of_model(text);
+    let mut parts = path.split('/');
+    let (owner, model) = (parts.next()?, parts.next()?);
+    let is_name = |name: &str| {
+        name.starts_with(|c: char| c.is_ascii_alphanumeric())
+            && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
+    };
+    let is_address = path.len() < text.trim().trim_end_matches('/').len();
+    let is_file = || FILE_ENDINGS.iter().any(|ending| model.ends_with(ending));
+    let is_named = is_name(owner) && is_name(model) && (is_address || parts.next().is_none() && !is_file());
+    is_named.then(|| &path[..=owner.len() + model.len()])
+}
+
+/// Endings of paths of files, which are no names of models.
+const FILE_ENDINGS: [&str; 9] = [".py", ".json", ".txt", ".log", ".sh", ".yaml", ".yml", ".toml", ".bin"];
 
 fn fine_tuning(config: String, options: &Options) -> Destination {
     let input = Input { trainer: Trainer::Hf, command: DEFAULT_HF.to_owned(), config };
@@ -302,6 +328,25 @@ mod tests {
             assert!(say(&found.what).contains("6.14 GiB could not be allocated"), "{}", say(&found.what));
         }
         assert_eq!(ways("torch.OutOfMemoryError: CUDA out of memory."), [(Page::Diagnose, text::START_DIAGNOSE)]);
+    }
+
+    #[test]
+    fn an_unknown_model_is_named_with_the_way_to_its_shape() {
+        for text in
+            ["meta-llama/Llama-3.3-70B", " https://huggingface.co/meta-llama/Llama-3.3-70B/tree/main ", "a_b/c.1-2\n"]
+        {
+            let found = recognized(text);
+            assert!(found.destinations.is_empty(), "{text}");
+            assert_eq!(found.detail, Some(text::START_PASTE_CONFIG.into()), "{text}");
+            assert!(
+                say(&found.what).ends_with(
+                    text.trim().trim_start_matches("https://huggingface.co/").trim_end_matches("/tree/main")
+                )
+            );
+        }
+        for text in ["config/train_gpt2.py", "1/2/3", "./a/b", "a b/c", "/", "learning/rate = 1"] {
+            assert_ne!(recognized(text).detail, Some(text::START_PASTE_CONFIG.into()), "{text}");
+        }
     }
 
     #[test]

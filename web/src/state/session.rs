@@ -112,9 +112,7 @@ impl Session {
 
     /// Selects the GPU chosen earlier on this device, if it is still known.
     pub fn prefer_gpu(&mut self, kept: Option<&str>) {
-        if let Some(name) = kept.filter(|name| gpu::is_known(name)) {
-            gpu::set(&mut self.options, name);
-        }
+        gpu::prefer(&mut self.options, kept);
     }
 
     /// Returns whether the text is the calculator's initial run.

@@ -84,6 +84,15 @@ impl Line {
         format!("{count}{} {}", format::shape(&self.shape), self.dtype)
     }
 
+    /// The source line, or the category with the reason for its lifetime.
+    fn why(&self) -> String {
+        let why = match self.stored.source() {
+            "" => text::why_alive(self.lifetime),
+            source => source,
+        };
+        say(&text::labelled(t(self.category.text()), why.to_owned()))
+    }
+
     /// The fields of the line in the order of web/tensors.js.
     fn fields(&self) -> String {
         let block = self.layers.first().map(|_| "#");
@@ -99,7 +108,7 @@ impl Line {
             &band.to_string(),
             category,
             self.category.name(),
-            &say(&text::labelled(category, text::why_alive(self.lifetime))),
+            &self.why(),
             &format::shape(&self.shape),
             self.dtype,
             &(self.bytes / self.n_tensors as u64).to_string(),

@@ -1,12 +1,9 @@
 //! The page of runs of other trainers than nanoGPT: the user's input and its plan.
 
-use std::sync::Arc;
-
 use headroom_planner::{
-    gpt::tensors::Category,
     link::trainer::{TrainerLink, encode},
-    plan::{Plan, RunOnMachine},
-    session::{MachineError, Options},
+    plan::Plan,
+    session::Options,
     trainers::{
         Run, TrainerRequest,
         arguments::Key,
@@ -21,14 +18,12 @@ use leptos::prelude::*;
 use super::{
     course::{Drawn, PlanWithTimeline},
     entry::Faults,
+    fixes::in_line,
     format,
-    gpu::{self, GpuDraft, OnGpu},
+    gpu::{GpuDraft, OnGpu},
     memo::memo,
-    needs::Needs,
-    no_plan::NoPlan,
-    shown::ShownPlan,
+    run_answer::{Obstacle, RunAnswer},
     trainer_form::key,
-    verdict::Verdict,
 };
 use crate::text::{self, say, t};
 
@@ -165,38 +160,6 @@ pub fn advice_on(input: &Input, options: &Options) -> Option<TrainerAdvice> {
     plan_of(input, options).ok().as_ref().map(advise)
 }
 
-/// Why there is no plan.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Obstacle {
-    /// The GPU or another option of the machine.
-    Machine(MachineError),
-    /// The run, in the words of the planner.
-    Run(String),
-}
-
-/// The plan of a session.
-#[derive(Debug)]
-pub struct PlannedTrainer {
-    /// The plan with its timeline, or the reason for its absence.
-    pub planned: Result<Drawn<TrainerRequest>, Obstacle>,
-    /// The most recent plan, which stays drawn while the input has none.
-    last: Option<Drawn<TrainerRequest>>,
-}
-
-impl PlannedTrainer {
-    /// Plans a session. Without a plan, that of `before` stays drawn.
-    pub fn after(session: &TrainerSession, before: Option<&Self>) -> Self {
-        let planned = planned(session);
-        let last = planned.as_ref().ok().cloned().or_else(|| before?.last.clone());
-        Self { planned, last }
-    }
-
-    /// The plan, if there is one.
-    pub fn plan(&self) -> Option<&Plan<TrainerRequest>> {
-        self.planned.as_ref().ok().map(|planned| &planned.plan)
-    }
-}
-
 fn planned(session: &TrainerSession) -> Result<Drawn<TrainerRequest>, Obstacle> {
     let plan = plan_of(session.input(), &session.options)?;
     let eval_batches = plan.request.run().eval_batches();
@@ -211,23 +174,6 @@ fn plan_of(input: &Input, options: &Options) -> Result<Plan<TrainerRequest>, Obs
     plan(request).map_err(|error| Obstacle::Run(say(&error.text())))
 }
 
-/// Number of parameters of a plan's model, those of adapters included.
-pub fn n_parameters(plan: &Plan<TrainerRequest>) -> u64 {
-    let live = plan.live_at(plan.peak.moment).into_iter();
-    let parameters = live.filter(|tensor| tensor.category() == Category::Parameters);
-    parameters.map(|tensor| tensor.shape.iter().product::<u64>()).sum()
-}
-
-/// A shared answer. Two are equal if they are the same allocation.
-#[derive(Clone, Debug)]
-pub struct SharedTrainer(Arc<PlannedTrainer>);
-
-impl PartialEq for SharedTrainer {
-    fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
-    }
-}
-
 /// The signals of the page.
 #[derive(Clone, Copy)]
 pub struct TrainerPage {
@@ -236,13 +182,10 @@ pub struct TrainerPage {
     write: WriteSignal<TrainerSession>,
     /// The number of completed actions, each of which is a step of the history.
     pub n_steps: RwSignal<u32>,
-    draft: RwSignal<Option<GpuDraft>>,
-    faults: Faults,
-    answer: Memo<SharedTrainer>,
+    /// The plan.
+    pub answer: RunAnswer<TrainerRequest>,
     /// Position of the model among the presets, compared only when the config changes.
     pub preset: Memo<Option<usize>>,
-    /// The drawn plan.
-    pub shown: ShownPlan<TrainerRequest>,
     /// A notice about the parts of an opened link that were ignored.
     pub notice: RwSignal<Option<Text>>,
 }
@@ -251,22 +194,11 @@ impl TrainerPage {
     /// Creates the signals, starting with a run of nanochat.
     pub fn new() -> Self {
         let (session, write) = signal(TrainerSession::default());
-        let answer = Memo::new(move |before: Option<&SharedTrainer>| {
-            let before = before.map(|before| &*before.0);
-            session.with(|session| SharedTrainer(Arc::new(PlannedTrainer::after(session, before))))
-        });
-        let draft = RwSignal::new(None);
-        let faults = Faults::default();
-        let is_entered = move || draft.with(Option::is_none) && faults.first().is_none();
-        let shown = ShownPlan::new(
-            move || answer.with(|answer| answer.0.last.clone()),
-            move || answer.with(|answer| answer.0.planned.is_err()) || !is_entered(),
-            draft,
-        );
+        let answer = RunAnswer::new(move || session.with(planned));
         let config = memo(move || session.with(|session| session.input().config.clone()));
         let preset = memo(move || config.with(|config| preset_of(config)));
         let notice = RwSignal::new(None);
-        Self { session, write, n_steps: RwSignal::new(0), draft, faults, answer, preset, shown, notice }
+        Self { session, write, n_steps: RwSignal::new(0), answer, preset, notice }
     }
 
     /// Changes the session while the user types or drags.
@@ -278,7 +210,7 @@ impl TrainerPage {
     pub fn commit(self, change: impl FnOnce(&mut TrainerSession)) {
         self.n_steps.update(|n| *n = n.wrapping_add(1));
         self.edit(change);
-        self.faults.reset();
+        self.answer.faults.reset();
     }
 
     /// Opens the run of a link, with the texts of its history entry.
@@ -286,60 +218,8 @@ impl TrainerPage {
         let notice = (!link.unknown.is_empty()).then(|| text::left_out(&link.unknown, None));
         self.notice.set(notice);
         self.edit(|session| session.open(link, state));
-        self.shown.reset();
-        self.draft.set(None);
-        self.faults.clear();
+        self.answer.reset();
     }
-
-    /// Derives a value from the answer.
-    pub fn ask<T: PartialEq + Send + Sync + 'static>(
-        self,
-        question: impl Fn(&PlannedTrainer) -> T + Send + Sync + 'static,
-    ) -> Memo<T> {
-        memo(move || self.answer.with(|answer| question(&answer.0)))
-    }
-
-    /// Returns whether every field has a valid value.
-    pub fn is_entered(self) -> bool {
-        self.draft.with(Option::is_none) && self.faults.first().is_none()
-    }
-
-    /// The verdict; `None` without a plan, or while a field is invalid.
-    pub fn verdict(self) -> Memo<Option<Verdict>> {
-        let verdict = move || self.answer.with(|answer| Some(Verdict::of(answer.0.plan()?, &Needs::default())));
-        memo(move || if self.is_entered() { verdict() } else { None })
-    }
-
-    /// The reason for the absence of a verdict.
-    pub fn no_plan(self) -> Memo<Option<NoPlan>> {
-        memo(move || match (self.draft.get(), self.faults.first()) {
-            (Some(draft), _) => Some(NoPlan::of_draft(&draft)),
-            (None, Some((field, expected))) => Some(NoPlan::of_fault(field, expected)),
-            (None, None) => self.answer.with(|answer| answer.0.planned.as_ref().err().map(no_plan)),
-        })
-    }
-
-    /// Tracks the answer.
-    pub fn track(self) {
-        self.answer.track();
-    }
-
-    /// Computes a value from the plan, untracked; `None` without one.
-    pub fn plan_untracked<T>(self, question: impl FnOnce(&Plan<TrainerRequest>) -> T) -> Option<T> {
-        self.answer.with_untracked(|answer| answer.0.plan().map(question))
-    }
-}
-
-/// The words for a run without a plan. The planner's hint follows its error.
-fn no_plan(obstacle: &Obstacle) -> NoPlan {
-    let (error, hint) = match obstacle {
-        Obstacle::Machine(error) => (say(&error.message), String::new()),
-        Obstacle::Run(error) => {
-            let (error, hint) = error.split_once('\n').unwrap_or((error, ""));
-            (error.to_owned(), hint.to_owned())
-        }
-    };
-    NoPlan { headline: t(text::NO_PLAN).to_owned(), detail: [error, hint].join("\n").trim().to_owned(), unread: None }
 }
 
 impl OnGpu for TrainerPage {
@@ -356,29 +236,19 @@ impl OnGpu for TrainerPage {
     }
 
     fn draft(self) -> RwSignal<Option<GpuDraft>> {
-        self.draft
+        self.answer.draft
     }
 
     fn faults(self) -> Faults {
-        self.faults
+        self.answer.faults
     }
 
     fn gpu_bytes(self) -> Option<u64> {
-        self.answer.with(|answer| Some(answer.0.plan()?.request.machine().device.total_bytes))
+        self.answer.gpu_bytes()
     }
 
     fn gpu_fault(self) -> Option<Text> {
-        self.answer.with(|answer| match &answer.0.planned {
-            Err(Obstacle::Machine(error)) if ["gpu", "vram"].contains(&error.option) => Some(error.message.clone()),
-            _ => None,
-        })
-    }
-}
-
-/// Selects the GPU chosen earlier on this device, if it is known.
-pub fn prefer_gpu(session: &mut TrainerSession, kept: Option<&str>) {
-    if let Some(name) = kept.filter(|name| gpu::is_known(name)) {
-        gpu::set(&mut session.options, name);
+        self.answer.gpu_fault()
     }
 }
 
@@ -394,9 +264,8 @@ pub fn facts(fix: &TrainerFix) -> String {
     let outcome = say(&if fix.fits() { text::fix_leaves(size) } else { text::fix_lacks(size) });
     let saves = say(&text::fix_saves(format::size(fix.saves_bytes)));
     let slower = fix.is_slower.then(|| t(text::TRAINER_SLOWER).to_owned());
-    let facts = [outcome, t(fix.effect.text()).to_owned(), saves].into_iter().chain(slower);
-    // A fact stays on one line, followed by the dot.
-    facts.map(|fact| fact.replace(' ', "\u{a0}")).collect::<Vec<_>>().join("\u{a0}· ")
+    let facts: Vec<_> = [outcome, t(fix.effect.text()).to_owned(), saves].into_iter().chain(slower).collect();
+    in_line(&facts)
 }
 
 /// The keys with which each run of the trainer differs from one without effect, for its remark.
@@ -407,14 +276,17 @@ pub fn without_effect(run: &Run) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{
+        super::run_answer::{PlannedRun, n_parameters, no_plan},
+        *,
+    };
     use headroom_planner::link::trainer::decode;
 
     #[test]
     fn both_default_runs_fit_on_12_gb() {
         for trainer in Trainer::ALL {
             let session = TrainerSession { trainer, ..TrainerSession::default() };
-            let answer = PlannedTrainer::after(&session, None);
+            let answer = PlannedRun::after(planned(&session), None);
             let plan = answer.plan().expect("a plan");
             assert!(plan.fits, "{trainer:?}");
             assert!(n_parameters(plan) > 10_000_000, "{trainer:?}");
@@ -452,9 +324,9 @@ mod tests {
     #[test]
     fn an_error_keeps_the_plan_drawn_and_names_the_option() {
         let mut session = TrainerSession::default();
-        let first = PlannedTrainer::after(&session, None);
+        let first = PlannedRun::after(planned(&session), None);
         session.input_mut().command = "--depth=many".to_owned();
-        let second = PlannedTrainer::after(&session, Some(&first));
+        let second = PlannedRun::after(planned(&session), Some(&first));
         assert_eq!(second.last, first.planned.ok());
         let words = no_plan(&second.planned.expect_err("an invalid depth"));
         assert!(words.detail.contains("--depth=many"), "{words:?}");
@@ -464,14 +336,14 @@ mod tests {
     fn an_applied_fix_fits() {
         let mut session = TrainerSession { trainer: Trainer::Hf, ..TrainerSession::default() };
         session.input_mut().command = "--bf16 --per_device_train_batch_size=16".to_owned();
-        let answer = PlannedTrainer::after(&session, None);
+        let answer = PlannedRun::after(planned(&session), None);
         let plan = answer.plan().expect("a plan");
         assert!(!plan.fits);
         let advice = advise(plan);
         let fix = advice.fixes.first().expect("a fix");
         assert!(fix.fits() && facts(fix).starts_with("fits"), "{}", facts(fix));
         session.apply(fix);
-        let after = PlannedTrainer::after(&session, None);
+        let after = PlannedRun::after(planned(&session), None);
         let plan = after.plan().expect("a plan");
         assert_eq!((plan.fits, plan.headroom_bytes), (true, fix.room.headroom_bytes), "{}", session.input().command);
     }

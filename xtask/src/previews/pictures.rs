@@ -11,6 +11,7 @@ use headroom_planner::{
     },
     nanogpt::Source,
     plan::{Fit, Plan, RunOnMachine, plan},
+    recording::{self, Decoder},
     request::Machine,
     session::{Options, ResolvedSession, resolve},
     survey,
@@ -94,7 +95,18 @@ fn filled(template: &str, values: &[(&str, String)]) -> Result<String> {
 
 /// Returns the images of all pages.
 pub fn all() -> Result<Vec<Picture>> {
-    Ok(vec![start()?, calculator()?, diagnose()?, gpus()?, compare()?, demo()?, rig()?, embed()?, trainers()?])
+    Ok(vec![
+        start()?,
+        calculator()?,
+        diagnose()?,
+        gpus()?,
+        compare()?,
+        demo()?,
+        rig()?,
+        embed()?,
+        trainers()?,
+        replay()?,
+    ])
 }
 
 /// A planned run: nanoGPT's defaults with arguments.
@@ -282,6 +294,27 @@ fn trainers() -> Result<Picture> {
         template: include_str!("trainers.html"),
         values,
     })
+}
+
+/// Recordings with the names of their programs.
+const RECORDINGS: [(&str, &[u8]); 3] = [
+    ("LoRA of Qwen3", include_bytes!("../../../tests/golden/recordings/hf_qwen3_lora.headroom")),
+    ("nanochat", include_bytes!("../../../tests/golden/recordings/nanochat.headroom")),
+    ("nanoGPT 124M", include_bytes!("../../../tests/golden/recordings/nanogpt_124m.headroom")),
+];
+
+fn replay() -> Result<Picture> {
+    let machine = machine()?;
+    let mut lines = String::new();
+    for (name, bytes) in RECORDINGS {
+        let mut decoder = Decoder::default();
+        let decoded = decoder.push(bytes).and_then(|()| decoder.finish());
+        let recording = decoded.map_err(|error| Failure::new(format!("{name}: {error}")))?;
+        let plan = recording::plan(&recording, machine.clone());
+        lines.push_str(&row_of(name, &plan.map_err(|error| Failure::new(error.to_string()))?));
+    }
+    let values = vec![("gpu", GPU.to_owned()), ("rows", lines)];
+    Ok(Picture { page: "replay", title: "Any PyTorch program", template: include_str!("replay.html"), values })
 }
 
 /// A row of a table: a name, the meter of used, total and largest bytes, and the memory left.

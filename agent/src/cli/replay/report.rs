@@ -34,7 +34,7 @@ fn largest(plan: &Plan<ReplayRequest>, style: &Style) -> String {
     let groups = plan.largest_at_peak();
     let mut text = style.paint(Ink::Heading, "Largest live tensors at the peak") + "\n";
     for group in groups.iter().take(LISTED) {
-        text.push_str(&row(group, plan.request.source(group.tensor.code), style));
+        text.push_str(&row(group, style));
     }
     let rest: u64 = groups.iter().skip(LISTED).map(|group| group.bytes).sum();
     if rest > 0 {
@@ -43,10 +43,11 @@ fn largest(plan: &Plan<ReplayRequest>, style: &Style) -> String {
     text
 }
 
-fn row(group: &LiveGroup, source: &str, style: &Style) -> String {
+fn row(group: &LiveGroup, style: &Style) -> String {
     let LiveGroup { tensor, count, bytes, layers } = group;
     let name = tensor.stored.name_in(blocks(layers).as_deref());
     let times = if *count > 1 { format!("{count} × ") } else { String::new() };
+    let source = tensor.stored.source();
     let place = if source.is_empty() { String::new() } else { format!(", {source}") };
     let what = format!("{name}: {times}{} {}{place}", shape(&tensor.shape), tensor.dtype.name());
     let start = format!("{:>10}  ", human_size(*bytes));

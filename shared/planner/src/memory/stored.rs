@@ -24,6 +24,8 @@ pub struct DerivedTensor {
     /// Module, as in PyTorch's `named_modules`, with `*` for the number of its block. A tensor outside of the model has
     /// the name of a part of the training script.
     pub module: String,
+    /// Source line that allocates it, as in `model.py:67 forward`. Empty if it is unknown.
+    pub source: Arc<str>,
     /// Category of the tensor.
     pub category: Category,
     /// Reason for its lifetime.
@@ -67,6 +69,15 @@ impl StoredTensor {
         match self {
             Self::Gpt(id) => id.module_in(block),
             Self::Derived(tensor) => tensor.module.replace('*', block.unwrap_or("*")),
+        }
+    }
+
+    /// Source line that allocates the tensor, as in `model.py:67 forward`. Empty if it is unknown.
+    #[must_use]
+    pub fn source(&self) -> &str {
+        match self {
+            Self::Gpt(_) => "",
+            Self::Derived(tensor) => &tensor.source,
         }
     }
 

@@ -143,6 +143,7 @@ fn simulated<R: RunOnMachine>(
 fn guessed<R>(requested: Size, arithmetic: Arithmetic) -> Explanation<R> {
     let guesses = guesses(requested);
     let text = super::words::guessed(requested, &guesses);
-    let matches = guesses.into_iter().map(TensorGuess::into_match).collect();
+    let identifies = super::words::shared_segment(requested).is_none();
+    let matches = guesses.into_iter().filter(|_| identifies).map(TensorGuess::into_match).collect();
     without_plan(matches, text, arithmetic)
 }

@@ -88,7 +88,7 @@ fn largest<R: RunOnMachine>(plan: &Plan<R>) -> Part {
 
 /// Returns the sentence about a request of the size that the caching allocator makes for every small tensor. Returns
 /// `None` for any other size.
-fn shared_segment(requested: Size) -> Option<Text> {
+pub(super) fn shared_segment(requested: Size) -> Option<Text> {
     let asked = || text::printed_size(requested.bytes);
     let (small, large) = (segment_bytes(1), segment_bytes(2 * MIB));
     match requested {

@@ -79,6 +79,7 @@ impl Kind {
         DerivedTensor {
             name: role.name(&self.name, &self.module),
             module: self.module.clone(),
+            source: Arc::clone(&self.source),
             category: role.category(),
             lifetime: role.lifetime(),
             shape: self.shape.clone(),
@@ -91,7 +92,6 @@ impl Kind {
 /// Writer of a program.
 struct Writer {
     tensors: Vec<Arc<DerivedTensor>>,
-    sources: Vec<Arc<str>>,
     /// Code of each kind.
     codes: FxHashMap<Kind, u16>,
     w: ProgramBuilder,
@@ -117,7 +117,6 @@ impl Writer {
             .filter(|code| *code < u16::MAX)
             .ok_or(ProgramError::TooManyTensors)?;
         self.tensors.push(Arc::new(kind.tensor()));
-        self.sources.push(Arc::clone(&kind.source));
         self.codes.insert(kind, code);
         Ok(code)
     }
@@ -194,14 +193,13 @@ impl Writer {
 }
 
 impl Recording {
-    /// The program of the run on a GPU, and the source line of each of its codes.
+    /// The program of the run on a GPU.
     ///
     /// # Errors
     /// The recording has too many kinds of tensors, or too much scratch memory.
-    pub fn program(&self, gpu: GpuProperties) -> Result<(Program, Vec<Arc<str>>), ProgramError> {
+    pub fn program(&self, gpu: GpuProperties) -> Result<Program, ProgramError> {
         let mut writer = Writer {
             tensors: Vec::new(),
-            sources: Vec::new(),
             codes: FxHashMap::default(),
             w: ProgramBuilder::new(0),
             schedule: Vec::new(),
@@ -244,8 +242,6 @@ impl Recording {
         }
         writer.end_section();
         let (sections, n_slots) = writer.w.finish();
-        let program =
-            Program { tensors: TensorTable::Derived(writer.tensors), sections, schedule: writer.schedule, n_slots };
-        Ok((program, writer.sources))
+        Ok(Program { tensors: TensorTable::Derived(writer.tensors), sections, schedule: writer.schedule, n_slots })
     }
 }

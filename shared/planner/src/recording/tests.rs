@@ -98,7 +98,7 @@ fn on_an_rtx_4090() -> GpuProperties {
 }
 
 fn program(bytes: &[u8], gpu: GpuProperties) -> Program {
-    read(bytes).expect("a recording").program(gpu).expect("a program").0
+    read(bytes).expect("a recording").program(gpu).expect("a program")
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn blocks_share_a_name_and_keep_their_number() {
     let largest = &plan.largest_at_peak()[1];
     assert_eq!((largest.count, largest.bytes, largest.layers.as_slice()), (2, 8 << 20, &[0, 1][..]));
     assert_eq!(largest.tensor.stored.name_in(Some("0–1")), "mm (h.0–1)");
-    assert_eq!(plan.request.source(largest.tensor.code), "model.py:9 forward");
+    assert_eq!(largest.tensor.stored.source(), "model.py:9 forward");
 }
 
 #[test]
@@ -266,7 +266,7 @@ fn a_failure_names_its_source_line() {
     let recording = read(&file.mark(1).alloc(0).end(2)).expect("a recording");
     let options = Options { vram_bytes: Some(512 << 20), context_bytes: Some(497 << 20), ..Options::default() };
     let plan = plan(&recording, options.machine().expect("a GPU")).expect("a program");
-    assert_eq!(plan.failing_source(), Some("model.py:9 forward"));
+    assert_eq!(plan.failing_source().as_deref(), Some("model.py:9 forward"));
     let oom = plan.oom.expect("a failure");
     assert_eq!((oom.phase, oom.shape.as_slice()), (Phase::FirstForward, &[1 << 22][..]));
     assert!(oom.message.starts_with("CUDA out of memory. Tried to allocate 16.00 MiB."), "{}", oom.message);
@@ -284,7 +284,7 @@ fn changed_bytes_are_refused_or_replayed() {
             changed[at] = value;
             match read(&changed) {
                 Ok(recording) => {
-                    let Ok((program, _)) = recording.program(gpu) else { continue };
+                    let Ok(program) = recording.program(gpu) else { continue };
                     let outcome = simulate(&program, SegmentKind::Expandable, u64::MAX);
                     assert!(outcome.live_bytes_peak <= outcome.max_allocated_bytes);
                     replayed += 1;

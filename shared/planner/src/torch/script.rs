@@ -267,7 +267,8 @@ impl Writer<'_> {
             Name::Operation(name) if module.is_empty() => name.to_owned(),
             Name::Operation(name) => [name, " (", &module, ")"].concat(),
         };
-        Ok(DerivedTensor { name, module, category, lifetime, shape: layout.sizes().to_vec(), dtype, bytes })
+        let (source, shape) = ("".into(), layout.sizes().to_vec());
+        Ok(DerivedTensor { name, module, source, category, lifetime, shape, dtype, bytes })
     }
 
     /// Writes an allocation. Returns the slot of its tensor; `None` if it has no elements and thus no block in the

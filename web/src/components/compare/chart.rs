@@ -142,8 +142,9 @@ fn drawing(view: &ComparisonView) -> Part {
         return view! { <div class="compare__frame compare__frame--empty"><p>{t(text::NOTHING_TO_DRAW)}</p></div> }
             .into_part();
     };
-    let Overlay { n_columns, pinned, changed, absent, reserved, limits, levels, phases, stretches, .. } =
+    let Overlay { n_columns, pinned, changed, absent, reserved, limits, levels, phases, stretches, failures, .. } =
         overlay.clone();
+    let are_right = overlay.limits_are_right;
     let y = |share: f64| decimal::fixed(share * HEIGHT as f64, 1);
     let grid: Vec<_> = levels
         .iter()
@@ -183,9 +184,23 @@ fn drawing(view: &ComparisonView) -> Part {
             };
             let arrow = if limit.y.is_none() { " ↑" } else { "" };
             view! {
-                <span class="compare__limit" class:compare__limit--right=run == 1 style:top=percent(limit.y.unwrap_or(0.0))>
+                <span class="compare__limit" class:compare__limit--right=run == 1 || are_right style:top=percent(limit.y.unwrap_or(0.0))>
                     {t(name)} " " {limit.size} {arrow}
                 </span>
+            }
+        })
+        .collect();
+    let failures: Vec<_> = [text::COMPARE_PINNED, text::COMPARE_CHANGED]
+        .into_iter()
+        .zip(failures)
+        .filter_map(|(name, x)| Some((name, x?)))
+        .map(|(name, x)| {
+            let (is_changed, is_left) = (name == text::COMPARE_CHANGED, x > 0.6);
+            view! {
+                <div class="compare__failure" class:compare__failure--changed=is_changed class:compare__failure--left=is_left
+                    style:left=percent(x) data-testid="compare-failure">
+                    <span>"✕ " {t(name)} " " {t(text::FAILS_HERE)}</span>
+                </div>
             }
         })
         .collect();
@@ -204,6 +219,7 @@ fn drawing(view: &ComparisonView) -> Part {
                     {lines}
                 </svg>
                 {words}
+                {failures}
             </div>
             <div class="chart__axis" aria-hidden="true">
                 <div class="chart__ticks chart__ticks--phases">{row(&phases)}</div>

@@ -1,4 +1,5 @@
-//! The fixes of the pinned run. The one under the pointer or with the focus is previewed.
+//! The fixes of the changed run if it does not fit, else those of the pinned run. The one under the pointer or with the
+//! focus is previewed.
 
 use headroom_planner::advice::Change;
 use leptos::prelude::*;
@@ -6,7 +7,7 @@ use wasm_bindgen::JsCast;
 use web_sys::{Element, Event};
 
 use super::super::{
-    dynamic::{Part, act, flag, part},
+    dynamic::{Part, act, flag, part, words},
     fixes::{keep_advice, row},
 };
 use crate::{
@@ -30,7 +31,10 @@ pub fn PreviewedFixes(
 ) -> impl IntoView {
     let shown = RwSignal::new(SharedRows::None);
     let stale = RwSignal::new(true);
-    keep_advice(comparison.pinned, comparison.pinned_answer, shown, stale);
+    let fixed_answer = memo(move || comparison.fixed_answer());
+    let (fixed_session, set_fixed_session) = signal(untrack(|| comparison.fixed_session()));
+    Effect::new(move |_| set_fixed_session.set(comparison.fixed_session()));
+    keep_advice(fixed_session, fixed_answer, shown, stale);
     // The fix under the pointer, and the one with the focus. The pointer comes first.
     let pointed = RwSignal::new(None::<String>);
     let focused = RwSignal::new(None::<String>);
@@ -64,11 +68,15 @@ pub fn PreviewedFixes(
             view! { {lead} <ol class="fixes__list">{fixes}</ol> }
         })
     };
-    let without_plan = move || comparison.pinned_answer.with(|answer| answer.0.plan().is_none());
+    let without_plan = move || fixed_answer.with(|answer| answer.0.plan().is_none());
     let none = move || without_plan().then(|| view! { <p class="fixes__lead">{t(text::NO_FIXES)}</p> });
+    let title = move || match comparison.fixes_changed.get() {
+        true => t(text::COMPARE_FIXES_CHANGED).to_owned(),
+        false => t(text::COMPARE_FIXES).to_owned(),
+    };
     view! {
         <section class="fixes" class:stale=flag(move || stale.get()) aria-labelledby="fixes-title">
-            <h2 class="panel-title"><span id="fixes-title" tabindex="-1">{t(text::COMPARE_FIXES)}</span></h2>
+            <h2 class="panel-title"><span id="fixes-title" tabindex="-1">{words(title)}</span></h2>
             <p class="fixes__lead">{t(text::COMPARE_FIXES_HINT)}</p>
             <div class="fixes__body" id="fixes" data-testid="fixes"
                 on:pointerover=move |event| pointed.set(fix_of(&event))

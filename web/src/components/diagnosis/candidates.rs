@@ -3,13 +3,18 @@
 use leptos::prelude::*;
 
 use crate::{
+    components::dynamic::flag,
     state::{diagnosis::Candidate, solving::Offer},
     text::{self, say, t},
 };
 
-/// Renders the list, collapsed behind its title because usually one row matters. A batch size in the list selects that
-/// run.
-pub fn candidates(found: &[Candidate], take: Callback<Offer>) -> Option<AnyView> {
+/// Renders the list. It is collapsed behind its title unless `is_open`, because usually one row matters. A batch size in
+/// the list selects that run.
+pub fn candidates(
+    found: &[Candidate],
+    is_open: impl Fn() -> bool + Send + 'static,
+    take: Callback<Offer>,
+) -> Option<AnyView> {
     if found.is_empty() {
         return None;
     }
@@ -29,8 +34,9 @@ pub fn candidates(found: &[Candidate], take: Callback<Offer>) -> Option<AnyView>
     let rows: Vec<_> = found.iter().map(row).collect();
     Some(
         view! {
-            <details class="panel diagnose__candidates">
+            <details class="panel diagnose__candidates" prop:open=flag(is_open)>
                 <summary class="panel-title">{say(&text::candidates_counted(found.len()))}</summary>
+                <p class="diagnose__hint">{t(text::CANDIDATES_HINT)}</p>
                 <ol class="diagnose__tensors" data-testid="candidates">{rows}</ol>
             </details>
         }

@@ -50,13 +50,13 @@ pub fn Advice(
 fn keep_advice(page: TrainerPage, advice: RwSignal<Option<Arc<TrainerAdvice>>>, is_stale: RwSignal<bool>) {
     let pending = StoredValue::new(None::<TimeoutHandle>);
     Effect::new(move |_| {
-        page.track();
+        page.answer.track();
         is_stale.set(true);
         if let Some(pending) = pending.get_value() {
             pending.clear();
         }
         let compute = move || {
-            advice.set(page.plan_untracked(advise).map(Arc::new));
+            advice.set(page.answer.plan_untracked(advise).map(Arc::new));
             is_stale.set(false);
         };
         pending.set_value(set_timeout_with_handle(compute, DELAY).ok());
@@ -133,10 +133,12 @@ fn row(page: TrainerPage, knob: Knob, largest: Option<u64>) -> Part {
             </button>
         }
     });
+    // Lines break at the underscores.
+    let words: Vec<Part> = name.split_inclusive('_').map(|word| view! { {word} <wbr /> }.into_part()).collect();
     let largest = largest.map_or_else(|| t(text::TRAINER_NONE_FITS).to_owned(), |largest| largest.to_string());
     view! {
         <tr data-key=name>
-            <th scope="row"><code>{name}</code></th>
+            <th scope="row"><code>{words}</code></th>
             <td><strong>{largest}</strong></td>
             <td>{say(&text::trainer_given(given.to_string()))}</td>
             <td>{apply}</td>

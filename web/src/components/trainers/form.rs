@@ -112,7 +112,7 @@ fn name(key: &'static Key) -> impl IntoView {
 /// An option with a slider and a number field.
 fn number(page: TrainerPage, key: &'static Key, (_, min, max, step): Slider) -> Part {
     let value = value(page, key);
-    let is_sliding = page.shown.is_sliding;
+    let is_sliding = page.answer.shown.is_sliding;
     let end = move || value.with(|value| value.parse::<u64>().unwrap_or(0)).max(max).to_string();
     let slide = move |moved: String| {
         is_sliding.set(true);

@@ -14,7 +14,7 @@ use headroom_planner::{
 
 use super::super::{
     chart::{HEADROOM_SHARE, HEIGHT, Tick, levels, stretches, ticks, units},
-    course::PlanWithTimeline,
+    course::{PlanWithTimeline, failure_column},
     format,
 };
 
@@ -57,6 +57,10 @@ pub struct Overlay {
     pub reserved: [String; 2],
     /// The memory of both GPUs; one line if they are the same.
     pub limits: Vec<Limit>,
+    /// Whether the labels of the lines are at their right end, away from a failure on the left.
+    pub limits_are_right: bool,
+    /// The moment at which each run fails, as a share of the width; `None` for a run that fits.
+    pub failures: [Option<f64>; 2],
     /// Grid lines of the memory axis: share of the height from the top, and the label in GiB.
     pub levels: Vec<(f64, String)>,
     /// The phase of each column.
@@ -73,6 +77,7 @@ impl Overlay {
     /// Lays out the chart of a pinned and a changed run.
     pub fn of(planned: [&PlanWithTimeline; 2]) -> Self {
         let mut segments = aligned(planned.map(|planned| &planned.timeline));
+        let failing = [0, 1].map(|run| failing_column(planned[run], &segments, run));
         for run in [0, 1] {
             repeat(&mut segments, run, planned[run].plan.request.train.gradient_accumulation_steps);
         }
@@ -94,6 +99,7 @@ impl Overlay {
             |total: u64| Limit { y: is_drawn(total).then_some(1.0 - total as f64 / top), size: format::size(total) };
         let mut limits: Vec<Limit> = totals.map(limit).to_vec();
         limits.dedup();
+        let failures = failing.map(|column| Some(column? as f64 / n_columns.max(1) as f64));
         let spans = segments.iter().map(|segment| {
             let Range { start, end } = segment.columns;
             Span { phase: segment.phase, start, end }
@@ -110,6 +116,8 @@ impl Overlay {
                 .collect(),
             reserved: [0, 1].map(|run| line(&reserved(run), false)),
             limits,
+            limits_are_right: failures.into_iter().flatten().any(|x| x < 0.5),
+            failures,
             levels: levels(top),
             moments,
             phases: ticks(&axis, n_columns),
@@ -123,6 +131,16 @@ impl Overlay {
         let span = self.spans.iter().find(|span| (span.start..span.end).contains(&column))?;
         Some((span.phase, *self.moments.get(column)?))
     }
+}
+
+/// The column in which a run fails; `None` if it fits.
+fn failing_column(planned: &PlanWithTimeline, segments: &[Segment], run: usize) -> Option<usize> {
+    let point = failure_column(&planned.timeline, planned.plan.failure?);
+    let of_segment = |segment: &Segment| {
+        let points = segment.points[run].as_ref().filter(|points| points.contains(&point))?;
+        Some(segment.columns.start + (point - points.start) * segment.columns.len() / points.len())
+    };
+    segments.iter().find_map(of_segment)
 }
 
 /// A run in a column.

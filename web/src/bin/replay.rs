@@ -1,0 +1,5 @@
+//! The page that replays recordings.
+
+fn main() {
+    headroom_web::replay();
+}

@@ -1,0 +1,5 @@
+//! Parts of the page of recordings.
+
+pub mod empty;
+pub mod fixes;
+pub mod gpus;
