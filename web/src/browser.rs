@@ -8,6 +8,7 @@ pub mod dropped;
 pub mod files;
 pub mod frame;
 pub mod pinned;
+pub mod query;
 pub mod rig;
 pub mod tokens;
 pub mod worker;
@@ -17,9 +18,7 @@ use js_sys::Array;
 use leptos::prelude::{document, request_animation_frame, window};
 use wasm_bindgen::{JsCast, JsValue, closure::Closure, prelude::wasm_bindgen};
 use wasm_bindgen_futures::JsFuture;
-use web_sys::{
-    CustomEvent, DragEvent, Element, HtmlDocument, HtmlElement, HtmlTextAreaElement, Storage, UrlSearchParams,
-};
+use web_sys::{CustomEvent, DragEvent, Element, HtmlDocument, HtmlElement, HtmlTextAreaElement, Storage};
 
 /// Returns the fragment of the address, with its `#`.
 pub fn fragment() -> String {
@@ -343,30 +342,6 @@ pub fn open_in_language(code: &str) {
     let address = page_address();
     let page = address.split('?').next().unwrap_or_default();
     let _ = window().location().replace(&format!("{page}?lang={code}{}", fragment()));
-}
-
-/// Returns a part of the address's query, decoded.
-pub fn query_part(name: &str) -> Option<String> {
-    let search = window().location().search().unwrap_or_default();
-    UrlSearchParams::new_with_str(&search).ok()?.get(name)
-}
-
-/// Sets parts of the address's query, or removes those without a value. The history entry and its state stay.
-pub fn set_query_parts(names: &[&str], values: &[Option<String>]) {
-    let (location, Ok(history)) = (window().location(), window().history()) else { return };
-    let (search, hash) = (location.search().unwrap_or_default(), fragment());
-    let Ok(parts) = UrlSearchParams::new_with_str(&search) else { return };
-    for (name, value) in names.iter().zip(values) {
-        match value {
-            Some(value) => parts.set(name, value),
-            None => parts.delete(name),
-        }
-    }
-    let query = String::from(parts.to_string());
-    let mark = if query.is_empty() { "" } else { "?" };
-    let path = location.pathname().unwrap_or_default();
-    let state = history.state().unwrap_or_default();
-    drop(history.replace_state_with_url(&state, "", Some(&[&path, mark, &query, &hash].concat())));
 }
 
 /// Returns the language in the address as a query with its `?`, for links to other pages. Other parts of the query are

@@ -113,8 +113,8 @@ fn every_gpu_has_its_replay() {
 }
 
 #[test]
-fn a_file_that_is_no_recording_keeps_the_open_one() {
-    tell("a_file_that_is_no_recording_keeps_the_open_one", async |page| {
+fn an_invalid_recording_keeps_the_open_one() {
+    tell("an_invalid_recording_keeps_the_open_one", async |page| {
         page.click(".trainers [href*='replay.html']").await;
         page.until("the steps are there", "document.querySelector('[data-testid=empty]')").await;
         page.click("#example").await;

@@ -60,8 +60,8 @@ pub fn GpusPage() -> impl IntoView {
     let to_show = Shown::new();
     keep_planned(budget, to_show);
     let Shown { rows: planned, batches, is_planning, .. } = to_show;
-    let filter = RwSignal::new(Filter::of_parts(Filter::PARTS.map(browser::query_part)));
-    Effect::new(move |_| browser::set_query_parts(&Filter::PARTS, &filter.with(Filter::parts)));
+    let filter = RwSignal::new(Filter::of_parts(Filter::PARTS.map(browser::query::part)));
+    Effect::new(move |_| browser::query::set_parts(&Filter::PARTS, &filter.with(Filter::parts)));
     let limited = memo(move || {
         let of_rows = |rows: &Vec<GpuRow>| filter.with(|filter| filter.limits_gpus().then(|| counts(rows, filter)));
         planned.with(|rows| rows.as_ref().filter(|rows| !rows.is_empty()).and_then(of_rows))

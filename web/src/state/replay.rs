@@ -161,7 +161,7 @@ impl ReplayPage {
         Self { session, answer, notice: RwSignal::new(None) }
     }
 
-    /// Opens a file and returns whether it is a recording. A file that is none leaves the open one as it is.
+    /// Opens a file and returns whether it is a recording. An invalid file leaves the open one as it is.
     pub fn open(self, name: &str, bytes: &[u8]) -> bool {
         match OpenRecording::read(name, bytes) {
             Ok(file) => {
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_none_keeps_the_open_one() {
+    fn an_invalid_file_keeps_the_open_one() {
         let owner = Owner::new();
         owner.set();
         let page = ReplayPage::new();
