@@ -298,9 +298,9 @@ fn trainers() -> Result<Picture> {
 
 /// Recordings with the names of their programs.
 const RECORDINGS: [(&str, &[u8]); 3] = [
-    ("LoRA of Qwen3", include_bytes!("../../../tests/golden/recordings/hf_qwen3_lora.headroom")),
+    ("Qwen3", include_bytes!("../../../tests/golden/recordings/hf_qwen3_lora.headroom")),
     ("nanochat", include_bytes!("../../../tests/golden/recordings/nanochat.headroom")),
-    ("nanoGPT 124M", include_bytes!("../../../tests/golden/recordings/nanogpt_124m.headroom")),
+    ("nanoGPT", include_bytes!("../../../tests/golden/recordings/nanogpt_124m.headroom")),
 ];
 
 fn replay() -> Result<Picture> {
