@@ -7,15 +7,17 @@ use crate::{
     text::{self, t},
 };
 
-/// The trainers by name, with the page and the fragment of each. The first is that of the calculator.
-const TRAINERS: [(&str, &str, &str); 3] = [
+/// The trainers by name, with the page and the fragment of each. The first is that of the calculator, and
+/// the last is that of recordings.
+const TRAINERS: [(&str, &str, &str); 4] = [
     ("nanoGPT", "./calculator.html", ""),
     ("nanochat", "./trainers.html", "#1&trainer=nanochat"),
     ("Hugging Face", "./trainers.html", "#1&trainer=hf"),
+    ("PyTorch", "./replay.html", ""),
 ];
 
 /// Index of the page of recordings, which are of any program.
-pub const RECORDINGS: usize = TRAINERS.len();
+pub const RECORDINGS: usize = TRAINERS.len() - 1;
 
 /// The links to the trainers.
 #[component]
@@ -28,11 +30,5 @@ pub fn TrainerLinks(
         let href = [page, &browser::query(), fragment].concat();
         view! { <a href=href aria-current=(index == current).then_some("page")>{name}</a> }
     });
-    let recordings = ["./replay.html", &browser::query()].concat();
-    view! {
-        <p class="trainers">
-            <span>{t(text::TRAINER)}</span> {links.collect_view()}
-            <a href=recordings aria-current=(current == RECORDINGS).then_some("page")>{t(text::REPLAY_LINK)}</a>
-        </p>
-    }
+    view! { <p class="trainers"><span>{t(text::TRAINER)}</span> {links.collect_view()}</p> }
 }
