@@ -23,6 +23,7 @@ fn request(n_layer: u64, compile: bool, segments: SegmentKind, total_bytes: u64)
         machine: Machine {
             device: Device::custom(total_bytes, ComputeCapability::new(8, 9)),
             segments,
+            tuned: None,
             other_processes_bytes: GIB,
             context: Estimate::given(225 * MIB),
             torch: TorchVersion::RECORDED,

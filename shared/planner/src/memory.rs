@@ -16,3 +16,4 @@ pub mod schedule;
 pub mod simulate;
 pub mod stored;
 pub mod timeline;
+pub mod tuned;

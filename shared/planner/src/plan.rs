@@ -17,7 +17,7 @@ use crate::{
         allocator::SegmentKind,
         message::{GpuState, out_of_memory},
         program::{Phase, Program},
-        simulate::{ByCategory, EventIndex, Failure, Outcome, PhasePeak, simulate},
+        simulate::{ByCategory, EventIndex, Failure, Outcome, PhasePeak},
         timeline::{self, AllocationRecord, LiveTensor, Timeline},
     },
 };
@@ -119,11 +119,10 @@ impl<R: RunOnMachine> Plan<R> {
     /// Simulates a run's program on its machine. `basis` computes the certainty of the outcome.
     pub fn simulate(request: R, program: Program, basis: impl FnOnce(&R, &Outcome) -> Basis) -> Self {
         let machine = request.machine();
-        let total_bytes = machine.device.total_bytes;
-        let limited = simulate(&program, machine.segments, machine.capacity_bytes());
+        let limited = machine.simulate(&program);
         let failure = limited.failure;
         let outcome = match failure {
-            Some(_) => simulate(&program, machine.segments, u64::MAX),
+            Some(_) => machine.simulate_unlimited(&program),
             None => limited,
         };
         let device_used_bytes = machine.outside_bytes().saturating_add(outcome.max_reserved_bytes);
@@ -138,7 +137,7 @@ impl<R: RunOnMachine> Plan<R> {
         };
         Self {
             fits: failure.is_none(),
-            headroom_bytes: signed_difference(total_bytes, device_used_bytes),
+            headroom_bytes: signed_difference(machine.budget_bytes(), device_used_bytes),
             phases: outcome.phases.clone(),
             peak,
             oom: failure.and_then(|failure| Oom::of(&failure, &program, machine)),
@@ -159,6 +158,7 @@ impl Oom {
             other_processes_bytes: machine.other_processes_bytes,
             context_bytes: machine.context.bytes,
         };
+        let message = out_of_memory(failure, state, machine.torch);
         Some(Self {
             phase: failure.phase,
             tensor: info.stored.name(failure.layer),
@@ -166,7 +166,10 @@ impl Oom {
             dtype: info.dtype,
             requested_bytes: failure.request.segment_bytes,
             allocated_bytes: failure.allocated_bytes,
-            message: out_of_memory(failure, state, machine.torch),
+            message: match machine.tuned {
+                Some(tuned) => tuned.message(machine.device.total_bytes, message),
+                None => message,
+            },
         })
     }
 }
@@ -174,9 +177,7 @@ impl Oom {
 /// Whether a run fits, at half the cost of [`plan`]. A run that [`plan`] rejects does not fit.
 #[must_use]
 pub fn fits(request: &Request) -> bool {
-    request.program().is_ok_and(|program| {
-        simulate(&program, request.machine.segments, request.machine.capacity_bytes()).failure.is_none()
-    })
+    request.program().is_ok_and(|program| request.machine.simulate(&program).failure.is_none())
 }
 
 /// Whether a run fits, with regard to the estimate's uncertainty.
@@ -225,12 +226,12 @@ impl PlanOutcome {
 pub fn outlook(request: &Request) -> PlanOutcome {
     let Ok(program) = request.program() else { return PlanOutcome::BEYOND };
     let capacity = request.machine.capacity_bytes();
-    let outcome = simulate(&program, request.machine.segments, capacity);
+    let outcome = request.machine.simulate(&program);
     if let Some(failure) = &outcome.failure {
         let needed = failure.allocated_bytes.saturating_add(failure.request.requested_bytes);
         return PlanOutcome { is_beyond: needed > capacity, ..PlanOutcome::BEYOND };
     }
-    let total = request.machine.device.total_bytes;
+    let total = request.machine.budget_bytes();
     let used = request.machine.outside_bytes().saturating_add(outcome.max_reserved_bytes);
     let [_, high] = Basis::of(request, &outcome).band_bytes;
     let headroom_bytes = signed_difference(total, used);
@@ -256,8 +257,12 @@ impl<R: RunOnMachine> Plan<R> {
     /// Whether the run fits with expandable segments.
     #[must_use]
     pub fn fits_expandable(&self) -> bool {
-        let capacity = self.request.machine().capacity_bytes();
-        simulate(&self.program, SegmentKind::Expandable, capacity).failure.is_none()
+        self.request.machine().simulate_segments(&self.program, SegmentKind::Expandable).failure.is_none()
+    }
+
+    /// Whether the same program fits on another machine.
+    pub(crate) fn fits_on(&self, machine: &Machine) -> bool {
+        machine.simulate(&self.program).failure.is_none()
     }
 
     /// Whether the run fits.
@@ -280,7 +285,7 @@ impl<R: RunOnMachine> Plan<R> {
     #[must_use]
     pub fn headroom_band_bytes(&self) -> [i64; 2] {
         let [low, high] = self.basis.band_bytes;
-        [high, low].map(|used| signed_difference(self.request.machine().device.total_bytes, used))
+        [high, low].map(|used| signed_difference(self.request.machine().budget_bytes(), used))
     }
 
     /// Memory over the whole run in about `columns` columns, as if memory were unlimited.

@@ -6,6 +6,7 @@
 mod decode;
 mod program;
 mod scratch;
+mod settings;
 
 use std::sync::Arc;
 

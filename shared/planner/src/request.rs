@@ -4,7 +4,13 @@ use crate::{
     gpt::{GptConfig, tensors::TensorTooLarge},
     hardware::{Device, context::Estimate},
     memory::{
-        allocator::SegmentKind, context::GpuProperties, message::TorchVersion, program::Program, schedule::program,
+        allocator::SegmentKind,
+        context::GpuProperties,
+        message::TorchVersion,
+        program::Program,
+        schedule::program,
+        simulate::{Outcome, simulate},
+        tuned::TunedAllocator,
     },
     train_config::TrainConfig,
 };
@@ -19,6 +25,8 @@ pub struct Machine {
     pub device: Device,
     /// Kind of segments that PyTorch's caching allocator uses.
     pub segments: SegmentKind,
+    /// Other settings of the allocator, if they differ from PyTorch's defaults.
+    pub tuned: Option<TunedAllocator>,
     /// Memory of other processes on the GPU, in bytes.
     pub other_processes_bytes: u64,
     /// Estimated size of this process's CUDA context.
@@ -38,6 +46,38 @@ impl Machine {
     #[must_use]
     pub fn capacity_bytes(&self) -> u64 {
         self.device.total_bytes.saturating_sub(self.outside_bytes())
+    }
+
+    /// Memory of the GPU that is in use when a run reaches its limit: all of it, unless the settings of the allocator
+    /// limit the process.
+    #[must_use]
+    pub(crate) fn budget_bytes(&self) -> u64 {
+        let total = self.device.total_bytes;
+        match self.tuned.and_then(|tuned| tuned.allowed_bytes(total)) {
+            Some(allowed) => total.min(self.outside_bytes().saturating_add(allowed)),
+            None => total,
+        }
+    }
+
+    /// Replays a program on this machine.
+    pub(crate) fn simulate(&self, program: &Program) -> Outcome {
+        self.simulate_segments(program, self.segments)
+    }
+
+    /// Replays a program on this machine with another kind of segments.
+    pub(crate) fn simulate_segments(&self, program: &Program, kind: SegmentKind) -> Outcome {
+        match self.tuned {
+            None => simulate(program, kind, self.capacity_bytes()),
+            Some(tuned) => tuned.simulate(program, kind, self.capacity_bytes(), Some(self.device.total_bytes)),
+        }
+    }
+
+    /// Replays a program as if memory were unlimited.
+    pub(crate) fn simulate_unlimited(&self, program: &Program) -> Outcome {
+        match self.tuned {
+            None => simulate(program, self.segments, u64::MAX),
+            Some(tuned) => tuned.simulate(program, self.segments, u64::MAX, None),
+        }
     }
 
     /// The properties of the GPU that determine allocations.

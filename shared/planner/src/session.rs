@@ -16,7 +16,10 @@ use crate::{
         presets::{GPT2_BLOCK_SIZE, Preset},
     },
     hardware::{ComputeCapability, Device},
-    memory::message::{ParseTorchVersionError, TorchVersion},
+    memory::{
+        message::{ParseTorchVersionError, TorchVersion},
+        tuned::TunedAllocator,
+    },
     nanogpt::{
         Problem, Settings, Severity, Source, Value,
         defaults::{self, DEFAULT_VOCAB_SIZE},
@@ -44,6 +47,9 @@ pub struct Options {
     pub context_bytes: Option<u64>,
     /// Whether the allocator uses `expandable_segments:True`.
     pub expandable_segments: bool,
+    /// Other settings of the allocator; the page has none.
+    #[serde(skip)]
+    pub tuned: Option<TunedAllocator>,
     /// PyTorch version that determines the wording of messages, such as 2.11.
     pub torch: String,
     /// Attention backend.
@@ -79,6 +85,7 @@ impl Default for Options {
             other_processes_bytes: 0,
             context_bytes: None,
             expandable_segments: false,
+            tuned: None,
             torch: TorchVersion::RECORDED.to_string(),
             attention: Attention::Flash,
             activation_checkpointing: false,

@@ -16,7 +16,7 @@ use arguments::ArgumentError;
 use crate::{
     advice::{Knob, largest_of},
     gpt::tensors::TensorTooLarge,
-    memory::{allocator::SegmentKind, context::GpuProperties, program::Program, simulate::simulate},
+    memory::{allocator::SegmentKind, context::GpuProperties, program::Program},
     plan::{
         Machine, Plan, PlanError, RunOnMachine,
         basis::{Basis, RunKind},
@@ -225,8 +225,6 @@ pub fn largest_that_fits(request: &TrainerRequest, knob: Knob) -> Option<u64> {
     let TrainerRequest { run, machine } = request;
     largest_of(&run.candidates(knob), |value| {
         let program = run.with(knob.key, value).map(|run| run.program(machine.gpu()));
-        program
-            .and_then(Result::ok)
-            .is_some_and(|program| simulate(&program, machine.segments, machine.capacity_bytes()).failure.is_none())
+        program.and_then(Result::ok).is_some_and(|program| machine.simulate(&program).failure.is_none())
     })
 }

@@ -3,7 +3,7 @@
 //!
 //! tests/golden/c10/limited.csv has the figures; the README there describes their origin.
 
-use headroom_planner::memory::allocator::{Allocator, SegmentKind};
+use headroom_planner::memory::allocator::{Allocator, SegmentKind, Settings};
 
 use crate::{
     event_list::{Event, trace},
@@ -11,8 +11,7 @@ use crate::{
 };
 
 /// The index of the first event that fails, if any, and the allocator at that event or after the last.
-fn replay(events: &[Event], kind: SegmentKind, capacity_bytes: u64) -> (Option<u64>, Allocator) {
-    let mut allocator = Allocator::new(kind, capacity_bytes);
+pub fn replay_in<S: Settings>(events: &[Event], mut allocator: Allocator<S>) -> (Option<u64>, Allocator<S>) {
     let mut blocks = vec![None];
     for (event, number) in events.iter().zip(0..) {
         match *event {
@@ -26,6 +25,17 @@ fn replay(events: &[Event], kind: SegmentKind, capacity_bytes: u64) -> (Option<u
     (None, allocator)
 }
 
+/// The columns of a row.
+pub fn figures<S: Settings>(failed: Option<u64>, allocator: &Allocator<S>) -> [(&'static str, Option<u64>); 5] {
+    [
+        ("failed_event", failed),
+        ("memory_allocated", Some(allocator.allocated_bytes())),
+        ("memory_reserved", Some(allocator.reserved_bytes())),
+        ("max_memory_allocated", Some(allocator.max_allocated_bytes())),
+        ("max_memory_reserved", Some(allocator.max_reserved_bytes())),
+    ]
+}
+
 /// Differences between the allocator and PyTorch's.
 fn differences(row: &Row, events: &[Event]) -> Vec<String> {
     let kind = match row.text("segments") {
@@ -33,15 +43,9 @@ fn differences(row: &Row, events: &[Event]) -> Vec<String> {
         _ => SegmentKind::Expandable,
     };
     let capacity_bytes = row.bytes("capacity").expect("a capacity");
-    let (failed, allocator) = replay(events, kind, capacity_bytes);
-    let ours = [
-        ("failed_event", failed),
-        ("memory_allocated", Some(allocator.allocated_bytes())),
-        ("memory_reserved", Some(allocator.reserved_bytes())),
-        ("max_memory_allocated", Some(allocator.max_allocated_bytes())),
-        ("max_memory_reserved", Some(allocator.max_reserved_bytes())),
-    ];
-    ours.iter()
+    let (failed, allocator) = replay_in(events, Allocator::new(kind, capacity_bytes));
+    figures(failed, &allocator)
+        .iter()
         .filter(|(column, ours)| *ours != row.bytes(column))
         .map(|(column, ours)| {
             format!("{} {kind:?} in {capacity_bytes}: {column} {ours:?}, PyTorch's {:?}", row.tag(), row.bytes(column))

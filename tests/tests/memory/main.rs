@@ -6,6 +6,7 @@
 
 mod allocator_limited;
 mod allocator_replay;
+mod allocator_settings;
 mod cudnn;
 mod engine;
 mod event_list;

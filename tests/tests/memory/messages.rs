@@ -31,6 +31,7 @@ fn plan_on(train: TrainConfig, total_bytes: u64, other_processes_bytes: u64, seg
         machine: Machine {
             device: Device::custom(total_bytes, ComputeCapability::new(8, 9)),
             segments,
+            tuned: None,
             other_processes_bytes,
             context: Estimate::given(225 * MIB),
             torch: TorchVersion::RECORDED,

@@ -34,6 +34,7 @@ fn request(gpu: &str, shape: GptShape, train: TrainConfig) -> Request {
         machine: Machine {
             device: find(gpu).expect("a GPU of the table").clone(),
             segments: SegmentKind::Native,
+            tuned: None,
             other_processes_bytes: 0,
             context: Estimate::given(0),
             torch: TorchVersion::RECORDED,

@@ -8,14 +8,20 @@
 //! * The search is best fit by size, then address. Free neighbours merge.
 //! * If a segment cannot be allocated, the allocator releases all unused cached segments and tries once more.
 //!
-//! Not modelled: several streams, `max_split_size_mb`, `garbage_collection_threshold`, graph pools.
+//! [`AllocConf`] has the settings that change these rules. Not modelled: several streams, graph pools.
 
+mod conf;
 mod expandable;
 mod pool;
+mod release;
+mod settings;
 mod sizes;
 
+pub use conf::{AllocConf, AllocConfError, GpuSettings};
 use pool::Pool;
-use sizes::{LARGE_BUFFER, MIN_BLOCK_SIZE, SMALL_BUFFER, SMALL_SIZE};
+use settings::Ages;
+pub use settings::{Defaults, Settings};
+use sizes::{MIN_BLOCK_SIZE, SMALL_SIZE};
 pub use sizes::{is_small, segment_bytes};
 
 /// Handle to an allocated block; [`Allocator::free`] frees it.
@@ -75,10 +81,12 @@ pub struct OutOfMemory {
     pub segment_bytes: u64,
 }
 
-/// State of the caching allocator.
+/// State of the caching allocator with settings `S`.
 #[derive(Clone, Debug)]
-pub struct Allocator {
+pub struct Allocator<S: Settings = Defaults> {
     kind: SegmentKind,
+    settings: S,
+    ages: S::Ages,
     capacity_bytes: u64,
     blocks: Vec<Block>,
     unused_ids: Vec<u32>,
@@ -98,8 +106,18 @@ impl Allocator {
     /// An empty allocator on a GPU with `capacity_bytes` available to PyTorch.
     #[must_use]
     pub fn new(kind: SegmentKind, capacity_bytes: u64) -> Self {
+        Self::with_settings(kind, capacity_bytes, Defaults)
+    }
+}
+
+impl<S: Settings> Allocator<S> {
+    /// An empty allocator with settings, on a GPU with `capacity_bytes` available to PyTorch.
+    #[must_use]
+    pub fn with_settings(kind: SegmentKind, capacity_bytes: u64, settings: S) -> Self {
         Self {
             kind,
+            settings,
+            ages: S::Ages::default(),
             capacity_bytes,
             blocks: Vec::with_capacity(1024),
             unused_ids: Vec::new(),
@@ -187,7 +205,12 @@ impl Allocator {
 
     /// Whether the small pool serves a request without a new segment.
     pub(super) fn serves_small(&self, bytes: u64) -> bool {
-        self.small.first_fit(bytes).is_some()
+        self.small.first_fit(self.settings.round(bytes)).is_some()
+    }
+
+    /// Whether garbage collection couples the pools and depends on the number of requests.
+    pub(super) fn collects_garbage(&self) -> bool {
+        self.settings.collection_bytes().is_some()
     }
 
     /// Allocates a given range of the small pool; `None` if it is not free.
@@ -209,16 +232,26 @@ impl Allocator {
     /// # Errors
     /// [`OutOfMemory`] if the request does not fit, even after cached segments were released.
     pub fn alloc(&mut self, bytes: u64) -> Result<BlockId, OutOfMemory> {
+        let bytes = self.settings.round(bytes);
         let small = is_small(bytes);
         let is_expandable = self.kind == SegmentKind::Expandable;
+        if !small {
+            self.ages.note_search();
+        }
         let pool = if small { &self.small } else { &self.large };
         let (found, entry) = match pool.best_fit(bytes, is_expandable, self.blocks.as_slice()) {
-            Some((found, entry)) => (found, Some(entry)),
-            None => (self.new_room(bytes, small)?, None),
+            Some((found, entry)) if self.settings.permits(bytes, self.blocks.as_slice()[found as usize].size) => {
+                (found, Some(entry))
+            }
+            _ => (self.new_room(bytes, small)?, None),
         };
         let mut block = self.blocks.as_slice()[found as usize];
         let left = block.size - bytes;
-        let splits = if small || is_expandable { left >= MIN_BLOCK_SIZE } else { left > SMALL_SIZE };
+        let splits = if small || is_expandable {
+            left >= MIN_BLOCK_SIZE
+        } else {
+            left > SMALL_SIZE && bytes < self.settings.max_split_bytes()
+        };
         if splits {
             let address = block.address + bytes;
             let rest = self.add_block(Block { address, size: left, prev: found, ..block });
@@ -278,25 +311,46 @@ impl Allocator {
             Some(place) => pool.replace(place, block.key(id)),
             None => pool.insert(block.key(id)),
         }
+        self.ages.note_free(id);
     }
 
     /// Allocates memory for a request that no cached block serves: a new segment, or growth of the expandable one. If
     /// that fails, releases cached segments and tries again.
     fn new_room(&mut self, bytes: u64, small: bool) -> Result<u32, OutOfMemory> {
-        let segment_bytes = segment_bytes(bytes);
+        let segment_bytes = self.settings.segment_bytes(bytes);
+        if let Some(limit) = self.settings.collection_bytes() {
+            self.collect_garbage(limit);
+        }
         for give_back in [false, true] {
             if give_back {
                 self.release_cached();
             }
-            let room = match self.kind {
-                SegmentKind::Native => self.new_segment(segment_bytes, small),
-                SegmentKind::Expandable => self.expand(bytes, small),
-            };
-            if let Some(id) = room {
+            if let Some(id) = self.try_room(bytes, segment_bytes, small) {
+                return Ok(id);
+            }
+            if !give_back
+                && self.settings.max_split_bytes() != u64::MAX
+                && self.release_oversize(bytes, small)
+                && let Some(id) = self.try_room(bytes, segment_bytes, small)
+            {
                 return Ok(id);
             }
         }
         Err(OutOfMemory { requested_bytes: bytes, segment_bytes })
+    }
+
+    /// Allocates memory from the driver for a request (`alloc_block`).
+    #[inline(always)]
+    fn try_room(&mut self, bytes: u64, segment_bytes: u64, small: bool) -> Option<u32> {
+        if let Some(allowed) = self.settings.allowed_bytes()
+            && self.reserved_bytes.saturating_add(segment_bytes) > allowed
+        {
+            return None;
+        }
+        match self.kind {
+            SegmentKind::Native => self.new_segment(segment_bytes, small),
+            SegmentKind::Expandable => self.expand(bytes, small),
+        }
     }
 
     fn reserve(&mut self, bytes: u64, small: bool) -> Option<()> {
@@ -329,33 +383,6 @@ impl Allocator {
             mapped: true,
             small,
         }))
-    }
-
-    /// `torch.cuda.empty_cache()`.
-    pub fn empty_cache(&mut self) {
-        self.release_cached();
-    }
-
-    /// Releases every unused cached segment (`release_cached_blocks`); of expandable segments, every whole step of a
-    /// free block.
-    fn release_cached(&mut self) {
-        self.n_releases += 1;
-        for small in [true, false] {
-            let free: Vec<u32> = self.pool(small).free_ids().collect();
-            for id in free {
-                let block = self.blocks[id as usize];
-                match self.kind {
-                    SegmentKind::Native if block.prev == NONE && block.next == NONE => {
-                        let place = self.place(id);
-                        self.pool(small).remove(place);
-                        self.unreserve(block.size, small);
-                        self.unused_ids.push(id);
-                    }
-                    SegmentKind::Native => {}
-                    SegmentKind::Expandable => self.unmap(id, if small { SMALL_BUFFER } else { LARGE_BUFFER }),
-                }
-            }
-        }
     }
 
     /// Removes a free block from its pool and reduces it to the range from `start` to `end`; the remainders at its ends

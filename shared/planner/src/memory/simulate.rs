@@ -7,7 +7,7 @@ use cycle::{History, PoolState, digest};
 
 use super::stored::Codes;
 use super::{
-    allocator::{Allocator, BlockId, OutOfMemory, SegmentKind, is_small},
+    allocator::{Allocator, BlockId, Defaults, OutOfMemory, SegmentKind, Settings, is_small},
     program::{Action, Batch, Phase, Program, ScheduleEntry, Section, SectionId, Slot},
 };
 use crate::gpt::tensors::Category;
@@ -110,9 +110,15 @@ const MAX_ROUNDS: u64 = 512;
 /// Replays a program on a GPU with `capacity_bytes` available to PyTorch.
 #[must_use]
 pub fn simulate(program: &Program, kind: SegmentKind, capacity_bytes: u64) -> Outcome {
-    let mut replay = Replay::new(program, kind, capacity_bytes);
+    simulate_with(program, kind, capacity_bytes, Defaults)
+}
+
+/// [`simulate`] with settings of the allocator.
+#[must_use]
+pub fn simulate_with<S: Settings>(program: &Program, kind: SegmentKind, capacity_bytes: u64, settings: S) -> Outcome {
+    let mut replay = Replay::with_settings(program, kind, capacity_bytes, settings);
     if replay.run(Rounds::ByPool) == End::Released {
-        replay = Replay::new(program, kind, capacity_bytes);
+        replay = Replay::with_settings(program, kind, capacity_bytes, settings);
         replay.run(Rounds::Whole);
     }
     replay.finish()
@@ -148,10 +154,10 @@ struct SlotContents {
     bytes: u64,
 }
 
-struct Replay<'a> {
+struct Replay<'a, S: Settings = Defaults> {
     program: &'a Program,
     codes: [Codes; 2],
-    allocator: Allocator,
+    allocator: Allocator<S>,
     slots: Vec<SlotContents>,
     live_bytes: u64,
     live: ByCategory,
@@ -168,11 +174,11 @@ struct Replay<'a> {
     failure: Option<Failure>,
 }
 
-impl<'a> Replay<'a> {
-    fn new(program: &'a Program, kind: SegmentKind, capacity_bytes: u64) -> Self {
+impl<'a, S: Settings> Replay<'a, S> {
+    fn with_settings(program: &'a Program, kind: SegmentKind, capacity_bytes: u64, settings: S) -> Self {
         Self {
             program,
-            allocator: Allocator::new(kind, capacity_bytes),
+            allocator: Allocator::with_settings(kind, capacity_bytes, settings),
             codes: program.tensors.codes(),
             slots: vec![SlotContents::default(); program.n_slots],
             live_bytes: 0,
@@ -206,6 +212,10 @@ impl<'a> Replay<'a> {
                 }
                 #[cfg(test)]
                 if rounds == Rounds::All {
+                    continue;
+                }
+                // Ages of blocks grow from round to round, so no state repeats.
+                if self.allocator.collects_garbage() {
                     continue;
                 }
                 let [large_state, small_state] = self.pool_states(&used);

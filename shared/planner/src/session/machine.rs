@@ -43,6 +43,7 @@ pub(super) fn machine_of(options: &Options, device: Device, torch: TorchVersion)
     let estimated = || device.context(context::ModuleLoading::Lazy);
     Machine {
         segments: if options.expandable_segments { SegmentKind::Expandable } else { SegmentKind::Native },
+        tuned: options.tuned,
         other_processes_bytes: options.other_processes_bytes,
         context: options.context_bytes.map_or_else(estimated, context::Estimate::given),
         torch,

@@ -1,6 +1,6 @@
 //! Invariants of the caching allocator for any sequence of requests.
 
-use headroom_planner::memory::allocator::{Allocator, BlockId, SegmentKind};
+use headroom_planner::memory::allocator::{AllocConf, Allocator, BlockId, GpuSettings, SegmentKind};
 use proptest::{prelude::*, sample::select};
 
 use crate::strategies::segment_kinds;
@@ -121,5 +121,89 @@ proptest! {
         let (unlimited, _) = run(&asks, kind, u64::MAX, |_, _| Ok(()))?;
         let (limited, _) = run(&asks, kind, unlimited.max_reserved_bytes(), |_, _| Ok(()))?;
         prop_assert!(unlimited.same_state(&limited));
+    }
+}
+
+/// The allocator after the same requests, with settings on a GPU of `total_bytes`.
+fn run_with(
+    asks: &[AllocatorRequest],
+    kind: SegmentKind,
+    capacity_bytes: u64,
+    settings: GpuSettings,
+) -> (Allocator<GpuSettings>, Vec<(BlockId, u64)>) {
+    let mut allocator = Allocator::with_settings(kind, capacity_bytes, settings);
+    let mut held = Vec::new();
+    for &ask in asks {
+        match ask {
+            AllocatorRequest::Alloc(bytes) => held.extend(allocator.alloc(bytes).ok().map(|block| (block, bytes))),
+            AllocatorRequest::Free(at) if !held.is_empty() => allocator.free(held.swap_remove(at % held.len()).0),
+            AllocatorRequest::Free(_) => {}
+        }
+    }
+    (allocator, held)
+}
+
+/// Settings with random values.
+fn settings() -> impl Strategy<Value = AllocConf> {
+    let divisions = select(vec![0, 1, 2, 4, 16]);
+    (select(vec![20, 32, 64, 1 << 40]), 20..200_u64, 11..80_u64, 0..9_u32, 2..9_u32, divisions).prop_map(
+        |(split, rounding, large, collects, fraction, divisions)| AllocConf {
+            // PyTorch refuses smaller values.
+            max_split_bytes: split.max(large) * MIB,
+            max_non_split_rounding_bytes: rounding.max(large) * MIB,
+            large_segment_bytes: large * MIB,
+            garbage_collection_threshold: f64::from(collects) / 10.0,
+            per_process_memory_fraction: f64::from(fraction) / 8.0,
+            roundup_divisions: [divisions; 16],
+            ..AllocConf::default()
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn default_settings_change_nothing(asks in asks(), kind in segment_kinds(), capacity_bytes in capacities()) {
+        let (plain, _) = run(&asks, kind, capacity_bytes, |_, _| Ok(()))?;
+        let (tuned, _) = run_with(&asks, kind, capacity_bytes, AllocConf::default().on_gpu(None));
+        prop_assert_eq!(plain.allocated_bytes(), tuned.allocated_bytes());
+        prop_assert_eq!(plain.reserved_bytes(), tuned.reserved_bytes());
+        prop_assert_eq!(plain.max_allocated_bytes(), tuned.max_allocated_bytes());
+        prop_assert_eq!(plain.max_reserved_bytes(), tuned.max_reserved_bytes());
+    }
+
+    #[test]
+    fn settings_keep_live_allocated_reserved_and_allowed_in_order(
+        asks in asks(), kind in segment_kinds(), capacity_bytes in capacities(), conf in settings(),
+    ) {
+        let total_bytes = capacity_bytes.min(1 << 40);
+        let (mut allocator, held) = run_with(&asks, kind, capacity_bytes, conf.on_gpu(Some(total_bytes)));
+        let live: u64 = held.iter().map(|(_, bytes)| bytes).sum();
+        prop_assert!(live <= allocator.allocated_bytes());
+        prop_assert!(allocator.allocated_bytes() <= allocator.reserved_bytes());
+        prop_assert!(allocator.reserved_bytes() <= capacity_bytes);
+        // Expandable segments may exceed the limit by less than a page: c10 compares the segment of the request.
+        let allowed = conf.allowed_bytes(total_bytes).unwrap_or(u64::MAX);
+        let page = if kind == SegmentKind::Expandable { conf.large_segment_bytes } else { 0 };
+        prop_assert!(allocator.max_reserved_bytes() <= allowed.saturating_add(page));
+        for (block, _) in held {
+            allocator.free(block);
+        }
+        allocator.empty_cache();
+        prop_assert_eq!(allocator.allocated_bytes(), 0);
+        prop_assert_eq!(allocator.reserved_bytes(), 0);
+    }
+
+    #[test]
+    fn collection_above_the_peak_changes_nothing(asks in asks(), threshold in 1..10_u32) {
+        let (plain, _) = run(&asks, SegmentKind::Native, u64::MAX, |_, _| Ok(()))?;
+        let conf = AllocConf {
+            garbage_collection_threshold: f64::from(threshold) / 10.0,
+            per_process_memory_fraction: 0.5,
+            ..AllocConf::default()
+        };
+        let total_bytes = plain.max_reserved_bytes().saturating_mul(40).max(1);
+        let (tuned, _) = run_with(&asks, SegmentKind::Native, u64::MAX, conf.on_gpu(Some(total_bytes)));
+        prop_assert_eq!(plain.max_reserved_bytes(), tuned.max_reserved_bytes());
+        prop_assert_eq!(plain.allocated_bytes(), tuned.allocated_bytes());
     }
 }

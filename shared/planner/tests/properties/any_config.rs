@@ -92,7 +92,14 @@ fn exercise(shape: GptShape, train: TrainConfig, device: Device, other_processes
     let request = Request {
         gpt,
         train,
-        machine: Machine { device, segments, other_processes_bytes, context, torch: TorchVersion::RECORDED },
+        machine: Machine {
+            device,
+            segments,
+            tuned: None,
+            other_processes_bytes,
+            context,
+            torch: TorchVersion::RECORDED,
+        },
         given_vocab_size: None,
     };
     let Ok(plan) = plan(request) else { return };
@@ -172,6 +179,7 @@ fn the_largest_model_is_refused_and_not_counted_wrongly() {
         machine: Machine {
             device,
             segments: SegmentKind::Native,
+            tuned: None,
             other_processes_bytes: 0,
             context: Estimate::given(0),
             torch: TorchVersion::RECORDED,

@@ -22,6 +22,7 @@ fn request(gpt: GptConfig, train: &TrainConfig, device: &Device) -> Request {
         machine: Machine {
             device: device.clone(),
             segments: SegmentKind::Native,
+            tuned: None,
             other_processes_bytes: 0,
             context: Estimate::given(0),
             torch: TorchVersion::RECORDED,

@@ -23,6 +23,7 @@ fn plan_of(shape: GptShape, train: &TrainConfig, gpu: ComputeCapability, segment
         machine: Machine {
             device: Device::custom(LARGE_GPU_BYTES, gpu),
             segments,
+            tuned: None,
             other_processes_bytes: GIB,
             context: Estimate::given(225 * MIB),
             torch: TorchVersion::RECORDED,

@@ -1,19 +1,21 @@
 //! Growth and release of expandable segments.
 
-use super::{
-    Allocator, Block, NONE,
-    sizes::{LARGE_BUFFER, SMALL_BUFFER},
-};
+use super::{Allocator, Block, NONE, settings::Settings, sizes::SMALL_BUFFER};
 
-impl Allocator {
+impl<S: Settings> Allocator<S> {
+    /// Bytes of a page of the pool's expandable segments.
+    pub(super) fn page_bytes(&self, small: bool) -> u64 {
+        if small { SMALL_BUFFER } else { self.settings.large_segment_bytes() }
+    }
+
     /// Grows the pool's expandable segment (`try_allocate_expandable_block`): uses the free block at its end and maps
     /// the missing bytes behind it.
     ///
-    /// PyTorch reserves address space of 1 1/8 of the GPU's memory per segment. One pool cannot exceed that, so one
-    /// segment per pool is sufficient here. Unmapped ranges in the middle (left by [`Self::release_cached`]) are tried
-    /// first, lowest address first, as in `find_expandable_block`.
+    /// PyTorch reserves address space of 1 1/8 of the GPU's memory per segment; a pool gets another segment if that is
+    /// used up. Unmapped ranges in the middle (left by [`Self::release_cached`]) are tried first, lowest address first,
+    /// as in `find_expandable_block`.
     pub(super) fn expand(&mut self, bytes: u64, small: bool) -> Option<u32> {
-        let step = if small { SMALL_BUFFER } else { LARGE_BUFFER };
+        let step = self.page_bytes(small);
         let mut candidate = self.find_expandable(bytes, small);
         if !self.blocks[candidate as usize].mapped {
             let want = bytes.min(self.blocks[candidate as usize].size);
@@ -44,9 +46,10 @@ impl Allocator {
             }
         }
         // A new segment: address space for the GPU's whole memory and an eighth more.
-        let size = (u64::MAX >> 8).next_multiple_of(LARGE_BUFFER);
-        let address = self.next_address;
-        self.next_address = self.next_address.saturating_add(size);
+        let page_bytes = self.page_bytes(small);
+        let size = self.settings.expandable_bytes(page_bytes);
+        let address = self.settings.expandable_address(self.next_address, page_bytes);
+        self.next_address = address.saturating_add(size);
         let id =
             self.add_block(Block { address, size, prev: NONE, next: NONE, allocated: false, mapped: false, small });
         self.pool(small).insert_unmapped(address, id);
@@ -91,7 +94,11 @@ impl Allocator {
         let (prev, next) = (middle.prev, middle.next);
         self.unreserve(end - start, block.small);
         self.absorb_all(id, [prev, next]);
-        let address = self.blocks[id as usize].address;
+        let Block { address, size, .. } = self.blocks[id as usize];
+        if self.settings.releases_address_space(size, step) {
+            self.unused_ids.push(id);
+            return;
+        }
         self.pool(block.small).insert_unmapped(address, id);
     }
 }

@@ -8,7 +8,7 @@ pub(super) const SMALL_BUFFER: u64 = 2 * MIB;
 /// Segment size for requests of 1 to 10 MiB (`kLargeBuffer`).
 pub(super) const LARGE_BUFFER: u64 = 20 * MIB;
 /// Minimum request with a segment of its own size (`kMinLargeAlloc`).
-const MIN_LARGE_ALLOC: u64 = 10 * MIB;
+pub(super) const MIN_LARGE_ALLOC: u64 = 10 * MIB;
 /// Rounding of such a segment (`kRoundLarge`).
 const ROUND_LARGE: u64 = 2 * MIB;
 /// Minimum remainder for which a block is split (`kMinBlockSize`).
@@ -23,10 +23,16 @@ pub const fn is_small(bytes: u64) -> bool {
 /// Bytes of the segment that the allocator requests from the driver for a request (`get_allocation_size`).
 #[must_use]
 pub fn segment_bytes(bytes: u64) -> u64 {
+    segment_bytes_with(bytes, LARGE_BUFFER)
+}
+
+/// [`segment_bytes`] with segments of `large_buffer` bytes for requests of 1 to 10 MiB.
+#[inline(always)]
+pub(super) fn segment_bytes_with(bytes: u64, large_buffer: u64) -> u64 {
     if bytes <= SMALL_SIZE {
         SMALL_BUFFER
     } else if bytes < MIN_LARGE_ALLOC {
-        LARGE_BUFFER
+        large_buffer
     } else {
         bytes.next_multiple_of(ROUND_LARGE)
     }

@@ -11,7 +11,7 @@ use super::{
     cycle::{History, PoolState},
 };
 use crate::memory::{
-    allocator::{BlockId, is_small},
+    allocator::{BlockId, Settings, is_small},
     program::{Phase, ScheduleEntry, Section, Slot},
     simulate::EventIndex,
 };
@@ -35,7 +35,7 @@ struct SmallSection<'a> {
     renames: &'a [(Slot, Slot)],
 }
 
-impl<'a> Replay<'a> {
+impl<'a, S: Settings> Replay<'a, S> {
     /// Replays rounds with requests of the small pool alone, until its state repeats. Only the pool's reserved bytes
     /// can change: its blocks have the requested sizes, so allocated bytes equal those of whole rounds.
     pub(super) fn play_small_rounds(

@@ -6,7 +6,7 @@ use crate::{
     gpt::{GptConfig, GptShape, tensors::Tensor},
     hardware::{ComputeCapability, Device, context::Estimate},
     memory::{
-        allocator::SegmentKind,
+        allocator::{Defaults, SegmentKind},
         message::TorchVersion,
         program::{Batch, Phase, Program, ProgramBuilder, ScheduleEntry},
         simulate::{End, Replay, Rounds},
@@ -25,6 +25,7 @@ fn gpt2(n_layer: u64, batch_size: u64, block_size: u64, compile: bool) -> Progra
         machine: Machine {
             device: Device::custom(u64::MAX, ComputeCapability::new(8, 9)),
             segments: SegmentKind::Expandable,
+            tuned: None,
             other_processes_bytes: 0,
             context: Estimate::given(0),
             torch: TorchVersion::RECORDED,
@@ -37,7 +38,7 @@ fn gpt2(n_layer: u64, batch_size: u64, block_size: u64, compile: bool) -> Progra
 /// Replays a program with and without omitted rounds, and compares the ends. Returns the number of omitted events.
 fn compare(program: &Program, name: &str) -> usize {
     let replayed = |rounds| {
-        let mut replay = Replay::new(program, SegmentKind::Expandable, u64::MAX);
+        let mut replay = Replay::with_settings(program, SegmentKind::Expandable, u64::MAX, Defaults);
         assert!(replay.run(rounds) == End::Run, "{name}");
         replay
     };
@@ -63,7 +64,7 @@ fn temporary_tensor_without_room_extends_the_pool() {
     writer.transient(Tensor::AttLse, None);
     let section = writer.section(Batch::Train);
     (program.sections, program.n_slots) = writer.finish();
-    let mut replay = Replay::new(&program, SegmentKind::Expandable, u64::MAX);
+    let mut replay = Replay::with_settings(&program, SegmentKind::Expandable, u64::MAX, Defaults);
     let sections = replay.small_sections(&ScheduleEntry::once(vec![(Phase::SteadyForward, section)]));
     assert!(sections[0].events[0].is_temporary);
     assert!(replay.play_small(&sections[0].events, &mut vec![None; program.n_slots]).is_some());
