@@ -147,9 +147,70 @@ fn the_allocator_is_that_of_the_options() {
     let expandable = reserved(&["--expandable-segments"]);
     assert_ne!(expandable, reserved(&[]));
     assert_eq!(expandable, reserved(&["--alloc-conf", "expandable_segments:True"]));
-    let refused = headroom(&["replay", &recording("nanogpt_124m"), "--alloc-conf", "max_split_size_mb:64"]);
-    assert_eq!(refused.status.code(), Some(2));
-    assert!(text(&refused.stderr).contains("is not simulated"), "{}", text(&refused.stderr));
+    assert_eq!(expandable, reserved(&["--alloc-conf", "expandable_segments:False", "--expandable-segments"]));
+    let split = reserved(&["--alloc-conf", "max_split_size_mb:64"]);
+    assert_ne!(split, reserved(&[]));
+}
+
+#[test]
+fn settings_of_the_allocator_are_refused_as_pytorch_refuses_them() {
+    for (settings, cause) in [
+        (
+            "max_split_size_mb:5",
+            "PyTorch refuses it: CachingAllocator option max_split_size_mb too small, must be >= 20",
+        ),
+        ("max_split_size_mb:5", "did you mean --alloc-conf max_split_size_mb:20?"),
+        ("max_split_size:64", "did you mean --alloc-conf max_split_size_mb:64?"),
+        ("max_split_size_mb=64", "did you mean --alloc-conf max_split_size_mb:64?"),
+        ("backend:cudaMallocAsync", "backend:cudaMallocAsync is another allocator, which is not simulated"),
+        (
+            "backend:cudaMallocAsync,expandable_segments:true",
+            "did you mean --alloc-conf backend:native,expandable_segments:True?",
+        ),
+    ] {
+        let refused = headroom(&["replay", &recording("hf_gpt2"), "--alloc-conf", settings]);
+        assert_eq!(refused.status.code(), Some(2), "{settings}");
+        assert!(text(&refused.stderr).contains(cause), "{settings}: {}", text(&refused.stderr));
+    }
+}
+
+/// A memory fraction limits the run on a large GPU, and PyTorch's message names the limit.
+#[test]
+fn a_memory_fraction_is_a_limit_with_a_message() {
+    let words =
+        ["replay", &recording("nanogpt_124m"), "--gpu", "H200", "--alloc-conf", "per_process_memory_fraction:0.01"];
+    let answer = json(&words);
+    assert_eq!(answer["fits"], false);
+    assert!(answer["headroom_bytes"].as_i64().is_some_and(|bytes| bytes < 0), "{answer}");
+    let message = answer["oom"]["message"].as_str().expect("a message");
+    assert!(message.contains(" memory in use. 1.40 GiB allowed; Of the allocated memory "), "{message}");
+    let collects = ["replay", &recording("nanogpt_124m"), "--alloc-conf", "garbage_collection_threshold:0.5"];
+    let answer = text(&headroom(&collects).stdout).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(answer.contains("garbage_collection_threshold has no effect"), "{answer}");
+}
+
+/// On the smallest GPU on which the run fits with expandable segments, a replay without them lists the variable.
+#[test]
+fn a_replay_lists_settings_with_which_the_run_fits() {
+    let recording = recording("nanogpt_124m");
+    let used = |words: &[&str]| {
+        let answer = json(&[&["replay", &recording, "--gpu", "H200", "--context-bytes", "500MiB"], words].concat());
+        answer["peak"]["device_used_bytes"].as_u64().expect("bytes")
+    };
+    let (plain, expandable) = (used(&[]), used(&["--expandable-segments"]));
+    assert!(expandable < plain, "{expandable} {plain}");
+    let vram = expandable.to_string();
+    let answer = json(&["replay", &recording, "--vram", &vram, "--context-bytes", "500MiB"]);
+    if answer["fits"] == false {
+        let listed: Vec<_> = answer["fits_with"].as_array().expect("a list").iter().collect();
+        assert!(listed.contains(&&Value::from("PYTORCH_ALLOC_CONF=expandable_segments:True")), "{answer}");
+    }
+    for variable in answer["fits_with"].as_array().expect("a list") {
+        let settings = variable.as_str().and_then(|text| text.split_once('=')).expect("a variable").1;
+        let with =
+            json(&["replay", &recording, "--vram", &vram, "--context-bytes", "500MiB", "--alloc-conf", settings]);
+        assert_eq!(with["fits"], true, "{settings}");
+    }
 }
 
 #[test]

@@ -47,7 +47,7 @@ const CONFIG: Flag<Request> = Flag {
 };
 
 fn flags() -> Vec<Flag<Request>> {
-    let of_plan = options::FLAGS.iter().filter(|flag| flag.name != "link");
+    let of_plan = options::FLAGS.iter().filter(|flag| !["link", "alloc-conf"].contains(&flag.name));
     [CONFIG].into_iter().chain(of_plan.copied()).collect()
 }
 

@@ -155,7 +155,8 @@ fn run(mut args: Vec<OsString>) -> Result<Exit, super::Error> {
         json: request.json,
     };
     let exit = answer.print(NanogptRun::new(&resolved.settings, &request.options), request.gpus.as_deref())?;
-    print::note(&(plan::said(&problems, &resolved.settings) + &plan::findings(&resolved, |_| true)));
+    let notes = plan::said(&problems, &resolved.settings) + &plan::allocator_notes(&request.options);
+    print::note(&(notes + &plan::findings(&resolved, |_| true)));
     Ok(exit)
 }
 

@@ -171,6 +171,9 @@ pub fn run(mut args: Vec<OsString>) -> Result<Exit, super::Error> {
     if request.json && request.link {
         return Err(UsageError::Exclusive("json", "link").into());
     }
+    if request.link && request.options.tuned.is_some() {
+        return Err(UsageError::Exclusive("alloc-conf", "link").into());
+    }
     let is_for_all_gpus = request.is_for_all_gpus();
     if is_for_all_gpus {
         if request.options.vram_bytes.is_some() {
@@ -188,7 +191,9 @@ pub fn run(mut args: Vec<OsString>) -> Result<Exit, super::Error> {
     let Some(asked) = planned(&resolved, &problems) else {
         return Ok(Exit::Usage);
     };
-    let notes = said(&problems, &resolved.settings) + &code_comments::notes(&sources, &asked.train);
+    let notes = said(&problems, &resolved.settings)
+        + &code_comments::notes(&sources, &asked.train)
+        + &allocator_notes(&request.options);
     let (answer, fits) = if is_for_all_gpus {
         gpus::answer(&request, &resolved.settings).map_err(Error::from)?
     } else {
@@ -226,6 +231,11 @@ pub fn planned(resolved: &ResolvedSession, problems: &[Problem]) -> Option<headr
         print::error(&(said(problems, &resolved.settings) + &errors));
     }
     request
+}
+
+/// Remarks on settings of the allocator, a line each.
+pub fn allocator_notes(options: &Options) -> String {
+    machine::allocator_remarks(options).into_iter().map(|remark| remark + "\n").collect()
 }
 
 /// Names of the built-in configs among the sources.

@@ -13,15 +13,16 @@ use headroom_planner::{
     memory::message::TorchVersion,
     plan::Plan,
     recording::{self, DecodeError, Decoder, Problem, ProgramError, Recording, ReplayRequest},
+    report::Node,
     session::{MachineError, Options},
 };
 use thiserror::Error;
 
 use super::{
     Exit,
-    args::{Flag, InvalidValue, ParsedArgs, UsageError, Word, parse, refusal, shown},
+    args::{Flag, ParsedArgs, UsageError, Word, parse, refusal, shown},
     command::{Command, Words},
-    plan::machine::PlanArguments,
+    plan::machine::{PlanArguments, allocator_remarks},
     print,
     style::Style,
 };
@@ -118,15 +119,7 @@ const FLAGS: &[Flag<Arguments>] = &[
     Flag::OTHER_PROCESSES,
     Flag::CONTEXT_BYTES,
     Flag::EXPANDABLE_SEGMENTS,
-    Flag {
-        name: "alloc-conf",
-        value: Some("SETTINGS"),
-        doc: "Settings as in PYTORCH_ALLOC_CONF; of these,\nexpandable_segments is simulated",
-        set: |arguments, settings| {
-            arguments.options.expandable_segments = expandable_segments(settings)?;
-            Ok(())
-        },
-    },
+    Flag::ALLOC_CONF,
     Flag {
         name: "torch",
         value: Some("VERSION"),
@@ -138,19 +131,6 @@ const FLAGS: &[Flag<Arguments>] = &[
     },
     Flag::JSON,
 ];
-
-/// Whether the settings of PyTorch's allocator have expandable segments.
-fn expandable_segments(settings: &str) -> Result<bool, InvalidValue> {
-    let mut expands = false;
-    for setting in settings.split(',').map(str::trim).filter(|setting| !setting.is_empty()) {
-        expands = match setting.split_once(':').map(|(name, value)| (name.trim(), value.trim())) {
-            Some(("expandable_segments", "True")) => true,
-            Some(("expandable_segments", "False")) => false,
-            _ => return Err(format!("{setting:?} is not simulated; only expandable_segments:True or :False is").into()),
-        };
-    }
-    Ok(expands)
-}
 
 /// The command, for help, completions and the manual.
 pub const COMMAND: Command = Command {
@@ -167,6 +147,7 @@ fits, where it would run out of memory, and the largest tensors with their sourc
     exits: &[(0, "the run fits"), (1, "the run does not fit")],
     examples: &[
         "headroom replay train.headroom --gpu \"RTX 4070\"",
+        "headroom replay train.headroom --gpu \"RTX 3060\" --alloc-conf max_split_size_mb:64",
         "headroom replay train.headroom --gpu \"RTX 3060\" --expandable-segments --json",
     ],
     run,
@@ -180,9 +161,14 @@ fn run(args: Vec<OsString>) -> Result<Exit, super::Error> {
     }
     let plan = replayed(&mut arguments)?;
     let answer = if arguments.json {
-        serde_json::to_string_pretty(&plan.replay_document()).map_err(Error::from)? + "\n"
+        let mut document = plan.replay_document();
+        if let Node::Object(fields) = &mut document {
+            let variables = report::variables_that_fit(&plan).into_iter().map(|variable| Node::Value(variable.into()));
+            fields.push(("fits_with", Node::List(variables.collect())));
+        }
+        serde_json::to_string_pretty(&document).map_err(Error::from)? + "\n"
     } else {
-        report::answer(&plan, &Style::of_stdout())
+        report::answer(&plan, &allocator_remarks(&arguments.options), &Style::of_stdout())
     };
     print::data(&answer)?;
     Ok(if plan.fits { Exit::Success } else { Exit::Failure })

@@ -2,12 +2,16 @@
 
 use headroom_planner::{
     hardware::{Device, by_popularity, find, search},
-    memory::message::TorchVersion,
+    memory::{
+        allocator::{AllocConf, AllocConfError},
+        message::TorchVersion,
+        tuned::TunedAllocator,
+    },
     session::Options,
 };
 use headroom_text::units::{MIB, parse_size};
 
-use crate::cli::args::{Flag, InvalidValue};
+use crate::cli::args::{Flag, InvalidValue, among};
 
 /// Arguments of a plan.
 pub trait PlanArguments {
@@ -78,6 +82,19 @@ impl<T: PlanArguments> Flag<T> {
         set: |request, _| put(&mut request.options().expandable_segments, true),
     };
 
+    /// The `--alloc-conf` option.
+    pub const ALLOC_CONF: Self = Self {
+        name: "alloc-conf",
+        value: Some("SETTINGS"),
+        doc: "Settings of the allocator as in PYTORCH_ALLOC_CONF,\nsuch as max_split_size_mb:64",
+        set: |request, settings| {
+            let conf = alloc_conf(settings)?;
+            let options = request.options();
+            options.expandable_segments |= conf.expandable_segments;
+            put(&mut options.tuned, TunedAllocator::of(conf))
+        },
+    };
+
     /// The `--gpus` option.
     pub const GPUS: Self = Self {
         name: "gpus",
@@ -130,6 +147,74 @@ impl<T: PlanArguments> Flag<T> {
 pub fn put<T>(to: &mut T, value: T) -> Result<(), InvalidValue> {
     *to = value;
     Ok(())
+}
+
+/// Keys of the settings that are simulated.
+const SIMULATED: [&str; 7] = [
+    "expandable_segments",
+    "garbage_collection_threshold",
+    "large_segment_size_mb",
+    "max_non_split_rounding_mb",
+    "max_split_size_mb",
+    "per_process_memory_fraction",
+    "roundup_power2_divisions",
+];
+
+/// Parses settings of the allocator. The error suggests a similar key.
+fn alloc_conf(settings: &str) -> Result<AllocConf, InvalidValue> {
+    settings.parse().map_err(|error: AllocConfError| InvalidValue {
+        why: format!("cannot use {settings:?}: {error}"),
+        meant: corrected(settings).filter(|meant| meant.parse::<AllocConf>().is_ok()),
+    })
+}
+
+/// The settings with similar known keys, `:` instead of `=`, and values in range. `None` if an unknown key resembles none.
+fn corrected(settings: &str) -> Option<String> {
+    let settings = settings.replace('=', ":");
+    let corrected = settings.split(',').map(|setting| {
+        let Some((key, value)) = setting.split_once(':') else { return Some(setting.to_owned()) };
+        let (key, value) = (key.trim(), value.trim());
+        let is_known = SIMULATED.contains(&key) || key == "backend";
+        let key = if is_known { key } else { among(SIMULATED.into_iter(), key)? };
+        Some(format!("{key}:{}", value_in_range(key, value)))
+    });
+    Some(corrected.collect::<Option<Vec<_>>>()?.join(","))
+}
+
+/// The nearest value that PyTorch accepts, as far as it is known; otherwise the value.
+fn value_in_range(key: &str, value: &str) -> String {
+    let number = value.parse::<f64>();
+    match (key, number) {
+        ("backend", _) => "native".to_owned(),
+        ("expandable_segments", _) if ["true", "1"].contains(&&*value.to_lowercase()) => "True".to_owned(),
+        ("expandable_segments", _) => "False".to_owned(),
+        ("max_split_size_mb" | "max_non_split_rounding_mb", Ok(mib)) if mib < 20.0 => "20".to_owned(),
+        ("large_segment_size_mb", Ok(mib)) if mib <= 10.0 => "11".to_owned(),
+        // A percentage.
+        ("garbage_collection_threshold" | "per_process_memory_fraction", Ok(percent))
+            if percent > 1.0 && percent < 100.0 =>
+        {
+            (percent / 100.0).to_string()
+        }
+        _ => value.to_owned(),
+    }
+}
+
+/// Remarks on settings of the allocator, one sentence each.
+pub fn allocator_remarks(options: &Options) -> Vec<String> {
+    let Some(tuned) = options.tuned else { return Vec::new() };
+    let mut remarks = Vec::new();
+    if tuned.conf().ignores_collection() {
+        remarks.push(
+            "garbage_collection_threshold has no effect: PyTorch collects only with a per_process_memory_fraction below 1."
+                .to_owned(),
+        );
+    }
+    if options.torch.parse() != Ok(TorchVersion::RECORDED) {
+        let recorded = TorchVersion::RECORDED;
+        remarks.push(format!("The settings of --alloc-conf are simulated as those of PyTorch {recorded}."));
+    }
+    remarks
 }
 
 /// Maximum number of GPUs listed for an amount of memory.

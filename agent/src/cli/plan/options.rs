@@ -189,6 +189,7 @@ pub const FLAGS: &[Flag<Request>] = &[
         },
     },
     Flag::EXPANDABLE_SEGMENTS,
+    Flag::ALLOC_CONF,
     Flag::TORCH,
     Flag::JSON,
     // The last one: `headroom fit` has all others.

@@ -93,7 +93,7 @@ pub fn verdict_with<R: RunOnMachine>(plan: &Plan<R>, needs: &[String], style: &S
                 with(", even"),
                 oom.phase.text_in()
             );
-            let doubt = (low <= device.total_bytes)
+            let doubt = (plan.headroom_band_bytes()[1] >= 0)
                 .then(|| format!("Close: at the lower end of the estimates it takes {} and fits.", human_size(low)));
             (Ink::DoesNotFit, answer, doubt)
         }

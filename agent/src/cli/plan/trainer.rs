@@ -10,6 +10,7 @@ use headroom_planner::{
     hardware::{Device, find},
     link::trainer::encode,
     plan::{Plan, RunOnMachine},
+    report::Node,
     session::Options,
     trainers::{
         Run, TrainerRequest,
@@ -27,7 +28,7 @@ use headroom_planner::{
 
 use serde_json::Value;
 
-use super::{Error, MAX_SOURCE_BYTES, PAGE, machine::PlanArguments, read_limited, report};
+use super::{Error, MAX_SOURCE_BYTES, PAGE, allocator_notes, machine::PlanArguments, read_limited, report};
 use crate::cli::{
     self, Exit,
     args::{Flag, ParsedArgs, UsageError, Word, parse_with, shown},
@@ -158,6 +159,19 @@ const FLAGS: &[Flag<Arguments>] = &[
     Flag::LINK,
 ];
 
+/// Options of `headroom plan hf`. nanochat's script sets the allocator itself, so its form lacks `--alloc-conf`.
+const HF_FLAGS: &[Flag<Arguments>] = &[
+    Flag::GPU,
+    Flag::VRAM,
+    Flag::OTHER_PROCESSES,
+    Flag::CONTEXT_BYTES,
+    Flag::EXPANDABLE_SEGMENTS,
+    Flag::ALLOC_CONF,
+    Flag::TORCH,
+    Flag::JSON,
+    Flag::LINK,
+];
+
 /// `headroom plan nanochat`.
 pub const NANOCHAT: Command = Command {
     name: "plan nanochat",
@@ -179,7 +193,7 @@ where it would run out of memory.",
         "headroom plan nanochat --compile=False --gpu \"RTX 4070\" runs/speedrun.sh",
         "headroom plan nanochat --compile=False -- python -m scripts.base_train --depth=12",
     ],
-    run: |args| run(&NANOCHAT, args, BASE_TRAIN),
+    run: |args| run(&NANOCHAT, FLAGS, args, BASE_TRAIN),
     ..Command::EMPTY
 };
 
@@ -192,34 +206,55 @@ Predicts how much GPU memory `transformers.Trainer` needs for a causal language 
 with LoRA, whether it fits, and where it would run out of memory.",
     usage: &["headroom plan hf MODEL [--key=value …] [OPTIONS]"],
     arguments: HF_TRAINER.arguments,
-    options: || shown(FLAGS),
+    options: || shown(HF_FLAGS),
     words: Words::Files,
     notes: "A SIZE is 11.69GiB, 800MiB, 12GB or a number of bytes.",
     exits: &[(0, "the run fits"), (1, "the run does not fit")],
     examples: &["headroom plan hf Qwen3-0.6B --bf16 --per_device_train_batch_size=2 --lora_r=16 --gpu \"RTX 4070\""],
-    run: |args| run(&HF, args, HF_TRAINER),
+    run: |args| run(&HF, HF_FLAGS, args, HF_TRAINER),
     ..Command::EMPTY
 };
 
 /// Reads a command line, plans the run, and prints the answer.
-fn run(command: &'static Command, args: Vec<OsString>, trainer: Trainer) -> Result<Exit, cli::Error> {
-    let Some((run, arguments)) = read(command, FLAGS, args, trainer)? else {
+fn run(
+    command: &'static Command,
+    flags: &[Flag<Arguments>],
+    args: Vec<OsString>,
+    trainer: Trainer,
+) -> Result<Exit, cli::Error> {
+    let Some((run, arguments)) = read(command, flags, args, trainer)? else {
         return command.print_help();
     };
     if arguments.json && arguments.link {
         return Err(UsageError::Exclusive("json", "link").into());
+    }
+    if arguments.link && arguments.options.tuned.is_some() {
+        return Err(UsageError::Exclusive("alloc-conf", "link").into());
     }
     let plan = planned(run, &arguments.options)?;
     let link = || arguments.address(trainer.trainer);
     let answer = if arguments.link {
         link() + "\n"
     } else if arguments.json {
-        serde_json::to_string_pretty(&plan.trainer_document(&advise(&plan), &link())).map_err(Error::from)? + "\n"
+        let mut document = plan.trainer_document(&advise(&plan), &link());
+        if arguments.options.tuned.is_some() {
+            remove_link(&mut document);
+        }
+        serde_json::to_string_pretty(&document).map_err(Error::from)? + "\n"
     } else {
         answer(&plan, &advise(&plan), &Style::of_stdout())
     };
     print::data(&answer)?;
+    print::note(&allocator_notes(&arguments.options));
     Ok(if plan.fits { Exit::Success } else { Exit::Failure })
+}
+
+/// Replaces the link by null: the page has no settings of the allocator.
+fn remove_link(document: &mut Node) {
+    let Node::Object(fields) = document else { return };
+    for (_, value) in fields.iter_mut().filter(|(name, _)| *name == "link") {
+        *value = Node::Value(Value::Null);
+    }
 }
 
 /// Reads a command line. `None` if the user requested help.

@@ -2,7 +2,7 @@
 
 use headroom_planner::{
     oom::shape,
-    plan::Plan,
+    plan::{Plan, RunOnMachine as _},
     recording::{LiveGroup, ReplayRequest},
 };
 use headroom_text::units::human_size;
@@ -16,17 +16,35 @@ use crate::cli::{
 const LISTED: usize = 10;
 
 /// Formats the whole answer.
-pub fn answer(plan: &Plan<ReplayRequest>, style: &Style) -> String {
+///
+/// `remarks` are on the options.
+pub fn answer(plan: &Plan<ReplayRequest>, remarks: &[String], style: &Style) -> String {
     let mut parts = vec![report::verdict_with(plan, &[], style)];
     if let Some(oom) = &plan.oom {
         let place = plan.failing_source().map(|source| style.wrapped(&format!("The tensor is that of {source}."), 0));
         parts.push(place.unwrap_or_default() + &report::message(oom, style));
+        parts.extend(settings_that_fit(plan, style));
     }
     parts.extend([report::phases(plan, style), report::peak(plan, style), largest(plan, style)]);
     parts.extend([report::outside(plan, style), report::basis(plan, style)]);
-    let remarks: String = plan.request.remarks().iter().map(|remark| style.wrapped(remark, 0)).collect();
+    let of_run = plan.request.remarks();
+    let remarks: String = remarks.iter().chain(&of_run).map(|remark| style.wrapped(remark, 0)).collect();
     parts.push(style.paint(Ink::Heading, "Worth knowing") + "\n" + &remarks);
     parts.join("\n")
+}
+
+/// Settings of the allocator with which the run fits, a line each.
+fn settings_that_fit(plan: &Plan<ReplayRequest>, style: &Style) -> Option<String> {
+    let variables = variables_that_fit(plan);
+    let heading = style.paint(Ink::Heading, "Fits with another setting of the allocator, simulated alone");
+    let lines = variables.iter().map(|variable| format!("  {variable}\n"));
+    (!variables.is_empty()).then(|| lines.fold(heading + "\n", |text, line| text + &line))
+}
+
+/// Environment variables with which the run fits.
+pub fn variables_that_fit(plan: &Plan<ReplayRequest>) -> Vec<String> {
+    let name = plan.request.machine().torch.allocator_variable();
+    plan.settings_that_fit().into_iter().map(|settings| format!("{name}={settings}")).collect()
 }
 
 /// The tensors with the most bytes at the peak, one row for all blocks.
