@@ -53,7 +53,7 @@ impl Machine {
     #[must_use]
     pub(crate) fn budget_bytes(&self) -> u64 {
         let total = self.device.total_bytes;
-        match self.tuned.and_then(|tuned| tuned.allowed_bytes(total)) {
+        match self.tuned.and_then(|tuned| tuned.conf().allowed_bytes(total)) {
             Some(allowed) => total.min(self.outside_bytes().saturating_add(allowed)),
             None => total,
         }

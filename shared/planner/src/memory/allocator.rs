@@ -321,35 +321,28 @@ impl<S: Settings> Allocator<S> {
         if let Some(limit) = self.settings.collection_bytes() {
             self.collect_garbage(limit);
         }
-        for give_back in [false, true] {
-            if give_back {
-                self.release_cached();
-            }
-            if let Some(id) = self.try_room(bytes, segment_bytes, small) {
+        let mut tried_oversize = self.settings.max_split_bytes() == u64::MAX;
+        let mut has_released = false;
+        loop {
+            let is_allowed = match self.settings.allowed_bytes() {
+                Some(allowed) => self.reserved_bytes.saturating_add(segment_bytes) <= allowed,
+                None => true,
+            };
+            let room = match self.kind {
+                _ if !is_allowed => None,
+                SegmentKind::Native => self.new_segment(segment_bytes, small),
+                SegmentKind::Expandable => self.expand(bytes, small),
+            };
+            if let Some(id) = room {
                 return Ok(id);
             }
-            if !give_back
-                && self.settings.max_split_bytes() != u64::MAX
-                && self.release_oversize(bytes, small)
-                && let Some(id) = self.try_room(bytes, segment_bytes, small)
-            {
-                return Ok(id);
+            if !std::mem::replace(&mut tried_oversize, true) && self.release_oversize(bytes, small) {
+                continue;
             }
-        }
-        Err(OutOfMemory { requested_bytes: bytes, segment_bytes })
-    }
-
-    /// Allocates memory from the driver for a request (`alloc_block`).
-    #[inline(always)]
-    fn try_room(&mut self, bytes: u64, segment_bytes: u64, small: bool) -> Option<u32> {
-        if let Some(allowed) = self.settings.allowed_bytes()
-            && self.reserved_bytes.saturating_add(segment_bytes) > allowed
-        {
-            return None;
-        }
-        match self.kind {
-            SegmentKind::Native => self.new_segment(segment_bytes, small),
-            SegmentKind::Expandable => self.expand(bytes, small),
+            if std::mem::replace(&mut has_released, true) {
+                return Err(OutOfMemory { requested_bytes: bytes, segment_bytes });
+            }
+            self.release_cached();
         }
     }
 

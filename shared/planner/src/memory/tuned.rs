@@ -7,36 +7,41 @@ use super::{
 };
 use headroom_text::units::pytorch_size;
 
-/// Settings of the allocator besides the kind of segments, with the functions that simulate them.
-///
-/// The functions are reached through pointers. A program that makes no value of this type, such as the pages, does
-/// therefore not contain them.
-#[derive(Clone, Copy, Debug)]
-pub struct TunedAllocator {
-    conf: AllocConf,
-    simulate: fn(&AllocConf, &Program, SegmentKind, u64, Option<u64>) -> Outcome,
-    allowed_bytes: fn(&AllocConf, u64) -> Option<u64>,
-    message: fn(&AllocConf, u64, String) -> String,
-}
+/// The settings, or a type without a value in WebAssembly: the pages have no settings, so the compiler removes their code.
+#[cfg(not(target_family = "wasm"))]
+type Conf = AllocConf;
+#[cfg(target_family = "wasm")]
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Conf {}
 
-impl PartialEq for TunedAllocator {
-    fn eq(&self, other: &Self) -> bool {
-        self.conf == other.conf
-    }
-}
+/// Settings of the allocator besides the kind of segments. There are none in WebAssembly.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TunedAllocator(Conf);
 
 impl TunedAllocator {
-    /// The settings; `None` if none but the kind of segments differs from PyTorch's defaults.
+    /// The settings; `None` if none but the kind of segments differs from PyTorch's defaults, and in WebAssembly.
     #[must_use]
     pub fn of(conf: AllocConf) -> Option<Self> {
-        let tuned = Self { conf, simulate, allowed_bytes: AllocConf::allowed_bytes, message };
-        (!conf.is_default_but_for_segments()).then_some(tuned)
+        #[cfg(not(target_family = "wasm"))]
+        {
+            (!conf.is_default_but_for_segments()).then_some(Self(conf))
+        }
+        #[cfg(target_family = "wasm")]
+        {
+            let _ = conf;
+            None
+        }
     }
 
     /// The settings.
     #[must_use]
     pub const fn conf(&self) -> &AllocConf {
-        &self.conf
+        #[cfg(not(target_family = "wasm"))]
+        {
+            &self.0
+        }
+        #[cfg(target_family = "wasm")]
+        match self.0 {}
     }
 
     /// Replays a program on a GPU of `total_bytes`, of which `capacity_bytes` are available to PyTorch; without a size,
@@ -48,35 +53,16 @@ impl TunedAllocator {
         capacity_bytes: u64,
         total_bytes: Option<u64>,
     ) -> Outcome {
-        (self.simulate)(&self.conf, program, kind, capacity_bytes, total_bytes)
+        simulate_with(program, kind, capacity_bytes, self.conf().on_gpu(total_bytes))
     }
 
-    /// Reserved bytes that the process may have on a GPU of `total_bytes`, if the settings limit them.
-    pub(crate) fn allowed_bytes(&self, total_bytes: u64) -> Option<u64> {
-        (self.allowed_bytes)(&self.conf, total_bytes)
-    }
-
-    /// Adds the limit of the process to PyTorch's out-of-memory message.
+    /// Adds the limit of the process to PyTorch's out-of-memory message, where PyTorch 2.11 prints it: behind the memory
+    /// of processes.
     pub(crate) fn message(&self, total_bytes: u64, message: String) -> String {
-        (self.message)(&self.conf, total_bytes, message)
-    }
-}
-
-fn simulate(
-    conf: &AllocConf,
-    program: &Program,
-    kind: SegmentKind,
-    capacity_bytes: u64,
-    total_bytes: Option<u64>,
-) -> Outcome {
-    simulate_with(program, kind, capacity_bytes, conf.on_gpu(total_bytes))
-}
-
-/// The place of the limit is that of PyTorch 2.11, behind the memory of processes.
-fn message(conf: &AllocConf, total_bytes: u64, message: String) -> String {
-    const NEXT: &str = "Of the allocated memory ";
-    match conf.allowed_bytes(total_bytes) {
-        Some(allowed) => message.replacen(NEXT, &format!("{} allowed; {NEXT}", pytorch_size(allowed)), 1),
-        None => message,
+        const NEXT: &str = "Of the allocated memory ";
+        match self.conf().allowed_bytes(total_bytes) {
+            Some(allowed) => message.replacen(NEXT, &format!("{} allowed; {NEXT}", pytorch_size(allowed)), 1),
+            None => message,
+        }
     }
 }
