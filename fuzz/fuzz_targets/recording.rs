@@ -35,7 +35,7 @@ fuzz_target!(|data: &[u8]| {
     for gpu in ["RTX 4070", "H200", "GTX 1080"] {
         let options = Options { gpu: gpu.to_owned(), ..Options::default() };
         let machine = options.machine().expect("a GPU");
-        let Ok((program, _)) = recording.program(machine.gpu()) else { return };
+        let Ok(program) = recording.program(machine.gpu()) else { return };
         let expandable = simulate(&program, SegmentKind::Expandable, machine.capacity_bytes());
         assert!(expandable.max_allocated_bytes <= expandable.max_reserved_bytes);
         let plan = plan(&recording, machine).expect("a program");
