@@ -80,7 +80,7 @@ try {
   // The program did not load or does not run here. It cannot show this itself.
   const message = document.getElementById("loading") ?? document.body.appendChild(document.createElement("p"));
   message.setAttribute("role", "alert");
-  const said = globalThis.headroomText?.split("\n", 1)[0] ?? "Headroom could not start. It needs a browser with WebAssembly; reloading may help.";
+  const said = globalThis.headroomText?.split("\n", 1)[0] ?? "Headroom could not start. Reload the page, or use a browser that supports WebAssembly.";
   message.textContent = `${said} (${error})`;
   throw error;
 }

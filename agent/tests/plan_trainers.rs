@@ -272,7 +272,7 @@ fn a_known_model_needs_no_file() {
 fn options_without_effect_are_listed() {
     let output = headroom(&[&NANOCHAT[..], &["--matrix-lr=0.1", "--run=x", "--gpu=H200"]].concat());
     let answer = text(&output.stdout);
-    assert!(answer.contains("These options change no memory: --matrix-lr, --run."), "{answer}");
+    assert!(answer.contains("These options do not affect memory: --matrix-lr, --run."), "{answer}");
 }
 
 #[test]

@@ -405,7 +405,8 @@ fn a_history_of_a_later_version_is_left_alone() {
     for args in [&[][..], &["show", "3f2a"], &["delete", "3f2a"], &["backup", "copy"]] {
         let said = rig.refused(args, 3);
         let path = rig.path("history.sqlite");
-        let expected = format!("headroom: cannot open the history {}: a newer headroom wrote it", path.display());
+        let expected =
+            format!("headroom: cannot open the history {}: a newer version of headroom wrote it", path.display());
         assert!(said.starts_with(&expected), "{said}");
     }
     assert!(fs::read(rig.path("history.sqlite")).expect("the file") == before, "it was changed");

@@ -126,8 +126,8 @@ fn run_that_stops_has_no_plan() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("unread_stops");
     std::fs::create_dir_all(&folder).expect("a writable folder");
     for (config, said) in [
-        ("n_layer = 12.0\n", "stops.py:1:11: n_layer is the float 12.0, and nanoGPT needs an int"),
-        ("batch_size = 12.0\n", "stops.py:1:14: batch_size is the float 12.0, and nanoGPT needs an int"),
+        ("n_layer = 12.0\n", "stops.py:1:11: n_layer is the float 12.0, but nanoGPT needs an int"),
+        ("batch_size = 12.0\n", "stops.py:1:14: batch_size is the float 12.0, but nanoGPT needs an int"),
         ("batch_size = 4\nn_layer = = 6\n", "stops.py:2:11: `=` is not expected here"),
         ("batch_size = -3\n", "stops.py:1:14: batch_size is -3; it must be from 1 to 1099511627776"),
         ("batch_size = 0\n", "stops.py:1:14: batch_size is 0; it must be from 1 to 1099511627776"),
@@ -178,7 +178,7 @@ fn training_refuses_a_value_that_it_cannot_read() {
     let path = folder.join("rate.py");
     let unknown = |key: &str| format!("headroom: cannot start the run: the value of {key} is unknown\n");
     for (config, said) in [
-        ("learning_rate = 'x'\n", "rate.py:1:17: learning_rate is 'x', but it has to be a number".to_owned()),
+        ("learning_rate = 'x'\n", "rate.py:1:17: learning_rate is 'x', but it must be a number".to_owned()),
         ("learning_rate = get()\n", unknown("learning_rate")),
         ("from mine import rate\nseed = rate\nmax_iters = rate\n", unknown("max_iters, seed")),
     ] {
@@ -223,7 +223,7 @@ fn given_vocabulary_is_named_in_every_answer() {
     let output = headroom(&["plan", "--vocab_size=65", "--batch_size=4", "--gpu=RTX 4070"]);
     let said = text(&output.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(said.starts_with("Fits on RTX 4070 with a vocabulary of 65: "), "{said}");
-    assert!(said.contains("You still have to The plan assumes a vocabulary of 65. nanoGPT ignores"), "{said}");
+    assert!(said.contains("Still to do The plan assumes a vocabulary of 65. nanoGPT ignores"), "{said}");
     assert_eq!(json(&["plan", "--vocab_size=65", "--json"])["needs"]["vocab_size"], 65);
     for args in
         [&["--vocab_size=50304"][..], &["config/train_shakespeare_char.py"], &["--init_from=gpt2", "--vocab_size=65"]]
@@ -236,14 +236,14 @@ fn given_vocabulary_is_named_in_every_answer() {
 #[test]
 fn unknown_pytorch_is_named_with_the_rules_that_are_used() {
     let output = headroom(&["plan", "--torch=9.9", "--json"]);
-    let said = "--torch: PyTorch 9.9 is not known to this version of Headroom; the rules of 2.11 are used";
+    let said = "--torch: this version of Headroom does not support PyTorch 9.9; the plan uses the rules of 2.11";
     assert!(text(&output.stderr).contains(said), "{}", text(&output.stderr));
 }
 
 #[test]
 fn the_largest_batch_size_is_the_same_from_any_start() {
-    let largest = "The largest batch_size that fits, all else unchanged: 12. It may also fit with 13, 15: the estimate \
-                   leaves less memory than its error. 14 fails where 15 fits by 13 MiB: fragmentation.";
+    let largest = "The largest batch_size that fits, all else unchanged: 12. It may also fit with 13, 15: the memory \
+                   left is within the estimate's error. 14 fails where 15 fits by 13 MiB: fragmentation.";
     for start in [1, 13, 15, 64] {
         let output = headroom(&["plan", &format!("--batch_size={start}"), "--gpu=RTX 4070"]);
         let said = text(&output.stdout).split_whitespace().collect::<Vec<_>>().join(" ");

@@ -293,7 +293,7 @@ fn is_part(shape: &str, effort: Effort) -> bool {
 fn enough_memory(bytes: u64) -> Result<(), String> {
     if let Some(available) = available_bytes().filter(|&available| available < bytes) {
         return Err(format!(
-            "it takes {} of memory, and this machine has {} left",
+            "it takes {} of memory, but this machine has {} left",
             human_size(bytes),
             human_size(available)
         ));
@@ -306,7 +306,7 @@ fn enough_memory(bytes: u64) -> Result<(), String> {
     if reserved {
         Ok(())
     } else {
-        Err(format!("it takes {} of memory, which the system does not give", human_size(bytes)))
+        Err(format!("it takes {} of memory, which the system cannot provide", human_size(bytes)))
     }
 }
 

@@ -336,7 +336,7 @@ fn arithmetic<R>(explanation: &Explanation<R>, style: &Style) -> Option<String> 
         ("reserved, not allocated", sums.unallocated),
         ("free", sums.free),
         ("GPU", sums.total),
-        ("asked for", sums.requested),
+        ("requested", sums.requested),
         ("missing", sums.missing),
     ] {
         if let Some(bytes) = bytes {

@@ -38,8 +38,7 @@ const SCHEMA: u32 = 1;
 const RUNS_MAX: usize = 10_000;
 
 /// Hint for a history that cannot be used.
-const DAMAGED_HINT: &str =
-    "`headroom serve` sets a damaged file aside, and begins a new one with what can be read of it";
+const DAMAGED_HINT: &str = "`headroom serve` renames a damaged file and recovers what it can into a new one";
 /// Hint for a history that the system denies.
 const DENIED_HINT: &str = "also to read, SQLite writes a log to the folder: run this as the folder's owner, or name a \
                            copy of the folder with --data-dir";

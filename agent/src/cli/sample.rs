@@ -47,7 +47,7 @@ pub enum Error {
     #[error("--tokenizer: {0}")]
     Named(ReadError),
     /// The tokenizer belongs to another model.
-    #[error("cannot sample: the tokenizer has {tokens} tokens, and the model {vocab_size}")]
+    #[error("cannot sample: the tokenizer has {tokens} tokens, but the model has {vocab_size}")]
     Vocabulary {
         /// Vocabulary size of the tokenizer.
         tokens: u32,

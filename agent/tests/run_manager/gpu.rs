@@ -90,7 +90,8 @@ fn gpu_fault_ends_only_its_run() {
     let first = agent.order(&json!({ "config": "long.py", "device": "cuda:0" }));
     let next = agent.order(&json!({ "config": "brief.py", "device": "cuda:0" }));
     let faulted = agent.comes(&first, "explained", |run| run["explanation"].is_string());
-    let words = ["could not be computed: ", "CUDA_ERROR_ILLEGAL_ADDRESS", "the newest being ", "HEADROOM_CUDA_SYNC=1"];
+    let words =
+        ["cannot compute iteration ", "CUDA_ERROR_ILLEGAL_ADDRESS", "the latest being ", "HEADROOM_CUDA_SYNC=1"];
     explained(&faulted, &words);
     let faulted = agent.comes(&first, "failed", has_ended(1));
     let saved = faulted["checkpoint"]["iter"].as_u64();
@@ -103,7 +104,7 @@ fn gpu_fault_ends_only_its_run() {
     let agent = rig.serve(&[("HEADROOM_CUBLASLT", "off"), ("HEADROOM_CUDA_SYNC", "1")]);
     agent.json("POST", &format!("/api/runs/{first}/resume"), &Value::Null, 202);
     let faulted = agent.comes(&first, "explained", |run| run["explanation"].is_string() && has_ended(1)(run));
-    explained(&faulted, &["CUDA_ERROR_ILLEGAL_ADDRESS", "the kernel ", " did it"]);
+    explained(&faulted, &["CUDA_ERROR_ILLEGAL_ADDRESS", "caused by the kernel "]);
 
     // After the fault is removed, the run resumes from its checkpoint.
     rig.play(&Scenario::default());
@@ -136,7 +137,7 @@ fn run_on_full_gpu_names_other_processes_and_queue_continues() {
     let large = agent.order(&json!({ "config": "large.py", "device": "cuda:0" }));
     let small = agent.order(&json!({ "config": "small.py", "device": "cuda:0" }));
     let refused = agent.comes(&large, "refused", is("exited"));
-    let words = ["the run takes", "are missing", "process 1073741824 with 960 MiB", "hint: --batch_size="];
+    let words = ["the run needs", "are missing", "process 1073741824 with 960 MiB", "hint: --batch_size="];
     assert_eq!(refused["status"], json!({ "state": "exited", "code": 1, "cause": "out_of_gpu_memory" }));
     explained(&refused, &words);
     assert!(refused["last"].is_null() && refused["checkpoint"].is_null(), "nothing was begun: {refused}");
@@ -159,13 +160,13 @@ fn run_on_full_gpu_names_other_processes_and_queue_continues() {
     let none = agent.order(&json!({ "config": "small.py", "device": "cuda:0" }));
     let refused = agent.comes(&none, "refused", is("exited"));
     assert_eq!(refused["status"], json!({ "state": "exited", "code": 1, "cause": "out_of_gpu_memory" }));
-    explained(&refused, &["has no room for another process", "process 1073741824 with 960 MiB"]);
+    explained(&refused, &["has no memory for another process", "process 1073741824 with 960 MiB"]);
     // Memory that runs out after the run's own allocation has the same cause.
     rig.play(&Scenario { fault: Some(FaultAt { launch: 60, code: 2 }), ..Scenario::default() });
     let later = agent.order(&json!({ "config": "small.py", "device": "cuda:0" }));
     let refused = agent.comes(&later, "refused", is("exited"));
     assert_eq!(refused["status"], json!({ "state": "exited", "code": 1, "cause": "out_of_gpu_memory" }));
-    explained(&refused, &["the GPU's memory has run out", "process 1073741824 with 960 MiB"]);
+    explained(&refused, &["the GPU ran out of memory", "process 1073741824 with 960 MiB"]);
 }
 
 /// No run is active on the GPU.

@@ -280,7 +280,7 @@ fn run_is_started_stopped_resumed_and_deleted() {
     assert_eq!(agent.run(&second)["status"]["state"], "queued");
     assert!(owner.table().contains("queued"), "{}", owner.table());
     assert_eq!(agent.stop(&third)["status"], json!({ "state": "exited", "code": 0, "cause": "unqueued" }));
-    assert!(owner.table().contains("stopped (never started)"), "{}", owner.table());
+    assert!(owner.table().contains("canceled before it started"), "{}", owner.table());
     assert_eq!(agent.asked("POST", &format!("/api/runs/{third}/stop"), "", "").0, 409, "it has ended");
     // The run is queued again with its first command, as it saved nothing to resume from.
     let again = agent.json("POST", &format!("/api/runs/{third}/resume"), &Value::Null, 202);

@@ -17,7 +17,7 @@ fn an_order_means_what_its_config_says() {
         assert!(says.iter().all(|word| message.contains(word)), "{order}: {message}");
     };
     refused(&json!({ "config": "bad.py" }), 422, &["bad.py:12:", "n_head"]);
-    refused(&json!({ "config": "tuned.py" }), 422, &["tuned.py:11:", "no weights \"gpt2-xl\""]);
+    refused(&json!({ "config": "tuned.py" }), 422, &["tuned.py:11:", "weights \"gpt2-xl\" not found"]);
     refused(&json!({ "config": "broken.py" }), 422, &["broken.py:12:"]);
     fs::write(owner.train.path().join("config/loop.py"), format!("{MODEL}for i in range(3):\n    n_layer = i\n"))
         .expect("a config");
@@ -86,7 +86,7 @@ fn a_run_that_cannot_save_as_it_is_stopped_is_called_stopped_and_says_what_is_le
     agent.stop(&run);
     let ended = agent.comes(&run, "stopped", was_stopped);
     let why = ended["explanation"].as_str().unwrap_or_default();
-    assert!(why.contains("was not saved: ") && why.contains("There is none before it."), "{ended}");
+    assert!(why.contains("was not saved: ") && why.contains("There is no earlier checkpoint."), "{ended}");
     let said = agent.log(&run);
     assert!(said.contains("Stopped and not saved, and there is no checkpoint."), "{said}");
 }
@@ -159,7 +159,7 @@ fn a_run_that_diverges_is_called_so() {
     let ended = agent.comes(&run, "ended", |run| run["ended_ms"].is_u64());
     assert_eq!(ended["status"], json!({ "state": "exited", "code": 1, "cause": "diverged" }));
     assert!(
-        ended["explanation"].as_str().is_some_and(|why| why.contains("hint: a smaller --learning_rate=")),
+        ended["explanation"].as_str().is_some_and(|why| why.contains("hint: use a smaller --learning_rate=")),
         "{ended}"
     );
     assert!(owner.table().contains("diverged"), "{}", owner.table());

@@ -133,7 +133,7 @@ fn a_run_that_cannot_save_as_it_is_stopped_says_which_checkpoint_is_the_last() {
     reads.join().expect("it ends").expect("it can be read");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(130), "{said}");
-    for words in ["checkpoint not saved at iteration ", "the last checkpoint is that of iteration 4."] {
+    for words in ["checkpoint not saved at iteration ", "the last checkpoint is from iteration 4."] {
         assert!(said.contains(words), "{words:?} is not in {said}");
     }
 }
@@ -201,7 +201,7 @@ fn untrainable_config_is_reported() {
     refused(&["--dataset=cats"], 3, &["cats", "headroom data prepare"]);
     refused(&["--vocab_size=3"], 1, &["3 tokens"]);
     refused(&["--block_size=100000"], 1, &["train.bin", "--block_size="]);
-    refused(&["--batch_size=1000000000"], 1, &["takes", "this machine has", "--batch_size="]);
+    refused(&["--batch_size=1000000000"], 1, &["needs", "this machine has", "--batch_size="]);
 }
 
 #[test]

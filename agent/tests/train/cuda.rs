@@ -266,11 +266,11 @@ fn oversized_run_is_refused_before_any_write() {
     let large = ["--device=cuda", "--n_embd=256", "--batch_size=64", "--block_size=64"];
     let mut run = machine.tiny(&large);
     let words = [
-        "the run takes",
-        "with everything computed again, and 0 B of NVIDIA GeForce RTX 4070 (cuda:0) may be taken",
-        "80 MiB are free, and 256 MiB are left alone",
-        "are missing; others on the GPU: process 1073741824 with 1.17 GiB",
-        "hint: end what holds memory; --device=cpu",
+        "the run needs",
+        "with everything recomputed, but only 0 B of NVIDIA GeForce RTX 4070 (cuda:0) are available",
+        "80 MiB free, minus a reserve of 256 MiB",
+        "are missing; other processes on the GPU: process 1073741824 with 1.17 GiB",
+        "hint: stop the processes that hold memory; --device=cpu",
     ];
     refused(run.env("HEADROOM_NVML", &nvml), 1, &words);
     assert!(!machine.path("out").exists(), "nothing was touched");
@@ -284,7 +284,11 @@ fn oversized_run_is_refused_before_any_write() {
 
     // If not even a context fits, `auto` does not silently fall back to the CPU.
     machine.play(&gpu(1536 * MIB, 1500 * MIB));
-    let words = ["has no room for another process", "; others on the GPU: process 1073741824 with 1.17 GiB", "hint: "];
+    let words = [
+        "has no memory for another process",
+        "; other processes on the GPU: process 1073741824 with 1.17 GiB",
+        "hint: ",
+    ];
     refused(machine.tiny(&["--device=auto"]).env("HEADROOM_NVML", &nvml), 1, &words);
 
     // A smaller batch would fit.
@@ -302,7 +306,7 @@ fn oversized_run_is_refused_before_any_write() {
 fn memory_that_is_taken_between_plan_and_allocation_is_reported() {
     let machine = Machine::of(&Scenario { no_memory_at: Some(1), ..Scenario::default() });
     let nvml = held_by_another(&machine);
-    let words = ["that were planned", "are free no more", "process 1073741824 with 1.17 GiB"];
+    let words = ["the planned ", "are no longer free", "process 1073741824 with 1.17 GiB"];
     refused(machine.tiny(&["--device=cuda"]).env("HEADROOM_NVML", nvml), 1, &words);
     assert!(!machine.path("out").exists(), "nothing was partially started");
 }
@@ -312,11 +316,11 @@ fn memory_that_is_taken_between_plan_and_allocation_is_reported() {
 fn later_memory_loss_is_reported_with_holders() {
     let machine = Machine::of(&Scenario { no_modules_after: Some(0), ..Scenario::default() });
     let nvml = held_by_another(&machine);
-    let held = "the GPU's memory has run out; others on the GPU: process 1073741824 with 1.17 GiB";
+    let held = "the GPU ran out of memory; other processes on the GPU: process 1073741824 with 1.17 GiB";
     let run = |more: &[&str], words: &[&str]| {
         let mut command = machine.tiny(&[&["--device=cuda"], more].concat());
         command.env("HEADROOM_NVML", &nvml).env("HEADROOM_CUBLASLT", "off");
-        refused(&mut command, 1, &[&[held, "hint: end what holds memory"], words].concat())
+        refused(&mut command, 1, &[&[held, "hint: stop the processes that hold memory"], words].concat())
     };
     let said = run(&[], &["the driver refuses kernels/ptx/adamw_update.ptx with out of memory"]);
     assert!(!said.contains("as planned") && !machine.path("out").exists(), "nothing was partially started: {said}");
@@ -327,7 +331,10 @@ fn later_memory_loss_is_reported_with_holders() {
     finished(command.env("HEADROOM_CUBLASLT", "off"));
 
     machine.play(&Scenario { fault: Some(FaultAt { launch: 400, code: 2 }), ..Scenario::default() });
-    let words = ["could not be computed: ", "hint: end what holds memory; the checkpoint of iteration 4 is kept"];
+    let words = [
+        "cannot compute iteration ",
+        "hint: stop the processes that hold memory; the checkpoint of iteration 4 is intact",
+    ];
     run(&["--init_from=resume", "--max_iters=1000"], &words);
 }
 
@@ -343,16 +350,20 @@ fn machine_without_usable_gpu_trains_on_cpu_with_reason() {
         refused(&mut machine.tiny(&asked), 1, &[why, hint]);
     };
     machine.play(&Scenario { driver_version: 12_020, ..Scenario::default() });
-    check(&[], "the NVIDIA driver here is for CUDA 12.2; the kernels need", "hint: install driver 550 or newer");
+    check(&[], "the NVIDIA driver supports CUDA 12.2; the kernels need", "hint: install driver 550 or newer");
     machine.play(&Scenario { gpus: vec![], init: 100, ..Scenario::default() });
     check(&[], "the NVIDIA driver finds no GPU", "hint: --device=cpu");
     let turing = FakeGpu { name: "NVIDIA GeForce RTX 2080 Ti".to_owned(), capability: (7, 5), ..FakeGpu::default() };
     machine.play(&Scenario { gpus: vec![turing.clone()], ..Scenario::default() });
-    check(&[], "NVIDIA GeForce RTX 2080 Ti is of compute capability 7.5", "hint: --device=cpu");
+    check(&[], "NVIDIA GeForce RTX 2080 Ti has compute capability 7.5", "hint: --device=cpu");
     machine.play(&Scenario::default());
     check(&["--n_embd=8"], "training on a GPU: a head's size, n_embd / n_head, is 4", "hint: --device=cpu");
     check(&["--dtype=float32"], "dtype is float32; GPUs train in bfloat16", "hint: --dtype=bfloat16");
-    refused(&mut machine.tiny(&["--device=cuda:1"]), 1, &["there is no GPU 1: the driver shows 1", "headroom doctor"]);
+    refused(
+        &mut machine.tiny(&["--device=cuda:1"]),
+        1,
+        &["GPU 1 does not exist: the driver lists 1", "headroom doctor"],
+    );
 
     // The second GPU can train. A `dtype` that older configs set for older GPUs causes a message.
     machine.play(&Scenario { gpus: vec![turing, FakeGpu::default()], ..Scenario::default() });
@@ -369,7 +380,7 @@ fn unusable_device_is_refused_before_anything_is_written() {
     let machine = Machine::of(&Scenario::default());
     let empty = tempfile::tempdir().expect("a folder");
     for (more, why) in [
-        (&["--device=cuda:99"][..], "there is no GPU 99: the driver shows 1"),
+        (&["--device=cuda:99"][..], "GPU 99 does not exist: the driver lists 1"),
         (&["--device=cuda", "--dtype=float32"], "dtype is float32; GPUs train in bfloat16"),
     ] {
         let mut command = machine.headroom(&[&["train"], more].concat());
@@ -388,11 +399,15 @@ fn without_a_driver_there_is_a_sentence() {
     };
     let output = finished(&mut none(&["--max_iters=0"]));
     assert!(
-        said(&output).contains("Trains on the CPU: HEADROOM_CUDA names /nowhere/libcuda.so.1"),
+        said(&output).contains("Trains on the CPU: cannot use /nowhere/libcuda.so.1, named by HEADROOM_CUDA"),
         "{}",
         said(&output)
     );
-    refused(&mut none(&["--device=cuda"]), 1, &["/nowhere/libcuda.so.1, which cannot be the driver", "hint: "]);
+    refused(
+        &mut none(&["--device=cuda"]),
+        1,
+        &["/nowhere/libcuda.so.1, named by HEADROOM_CUDA, as the driver", "hint: "],
+    );
     let output = finished(&mut none(&["--plan"]));
     let plan: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!((plan["device"].as_str(), plan["fits"].as_bool()), (Some("cpu"), Some(true)), "{plan}");
@@ -407,17 +422,13 @@ fn a_gpu_that_faults_is_reported_by_its_kernel_and_the_checkpoint_stays() {
     // An illegal address in the middle of an iteration.
     machine.play(&Scenario { fault: Some(FaultAt { launch: 400, code: 700 }), ..Scenario::default() });
     let resume = ["--device=cuda", "--init_from=resume", "--max_iters=1000"];
-    let words = [
-        "iteration ",
-        "could not be computed: ",
-        "CUDA_ERROR_ILLEGAL_ADDRESS",
-        "hint: the checkpoint of iteration 4 is kept",
-    ];
+    let words =
+        ["cannot compute iteration ", "CUDA_ERROR_ILLEGAL_ADDRESS", "hint: the checkpoint of iteration 4 is intact"];
     let said = refused(&mut machine.tiny(&resume), 1, &words);
-    assert!(said.contains("the newest being ") && said.contains("HEADROOM_CUDA_SYNC=1 tells which"), "{said}");
+    assert!(said.contains("the latest being ") && said.contains("HEADROOM_CUDA_SYNC=1 shows which"), "{said}");
     // If each launch is awaited, the error names the kernel.
     let said = refused(machine.tiny(&resume).env("HEADROOM_CUDA_SYNC", "1"), 1, &words);
-    assert!(said.contains("the kernel ") && said.contains(" did it"), "{said}");
+    assert!(said.contains("caused by the kernel "), "{said}");
     assert_eq!(fs::read(machine.path("out/ckpt.safetensors")).expect("it is there"), checkpoint);
     let is_left = |path: &Path| path.extension().is_none_or(|extension| extension != "safetensors");
     let left = fs::read_dir(machine.path("out")).expect("a folder").map(|entry| entry.expect("an entry").path());

@@ -59,7 +59,7 @@ fn a_disk_that_is_too_small_is_known_before_the_run() {
     let run = [&TINY[..], &["--out_dir=small", "--eval_interval=1000", "--max_iters=3"]].concat();
     let Some(output) = on_small_disk(folder.path(), &mount, &run) else { return };
     assert_eq!((output.status.code(), losses(&output.stdout).len()), (Some(3), 0), "{}", said(&output));
-    let words = ["cannot save checkpoints in small: they take up to ", " are free", "hint: free "];
+    let words = ["cannot save checkpoints in small: they need up to ", " are free", "hint: free "];
     assert!(words.iter().all(|words| said(&output).contains(words)), "{}", said(&output));
     let planned = [&TINY[..], &["--out_dir=small", "--plan"]].concat();
     let output = on_small_disk(folder.path(), &mount, &planned).expect("as before");

@@ -44,7 +44,7 @@ fn a_run_that_cannot_save_fails_before_it_trains() {
         ("--out_dir=best", "ckpt.best.safetensors is a directory"),
     ] {
         let mut run = tiny(folder.path(), &["--max_iters=3", "--eval_interval=1000", out_dir]);
-        let words = ["cannot save checkpoints in ", why, "hint: name another folder with --out_dir="];
+        let words = ["cannot save checkpoints in ", why, "hint: use another folder with --out_dir="];
         refused(&mut run, 3, &words);
         assert_eq!(losses(&run.output().expect("it runs").stdout).len(), 0, "{out_dir}");
         assert!(!folder.path().join("out").exists());
@@ -81,7 +81,7 @@ fn checkpoint_beyond_the_file_size_limit_is_refused_before_the_run() {
         command
     };
     let mut run = limited(&["--max_iters=3", "--eval_interval=1000"]);
-    refused(&mut run, 3, &["cannot save checkpoints in out: each has ", "(ulimit -f)", "hint: raise the limit"]);
+    refused(&mut run, 3, &["cannot save checkpoints in out: each takes ", "(ulimit -f)", "hint: raise the limit"]);
     assert!(!folder.path().join("out").exists());
     let plan = limited(&["--plan"]).output().expect("it runs");
     assert_eq!(plan.status.code(), Some(1));
@@ -256,7 +256,7 @@ fn runs_that_start_together_share_the_built_in_data_set() {
 fn resume_without_a_folder_takes_the_newest_run_of_the_data_set() {
     let folder = folder();
     let resume = |more: &[&str]| headroom(folder.path(), &[&["train", "--init_from=resume", "--json"], more].concat());
-    refused(&mut resume(&[]), 3, &["there is no checkpoint: out does not exist"]);
+    refused(&mut resume(&[]), 3, &["no checkpoint found: out does not exist"]);
     let stories = ["train", "--threads=1", "--device=cpu", "--n_layer=1", "--n_head=1", "--n_embd=8", "--block_size=8"];
     let stories =
         [&stories[..], &["--batch_size=1", "--eval_interval=1", "--eval_iters=1", "--log_interval=1"]].concat();

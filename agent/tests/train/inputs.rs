@@ -53,7 +53,7 @@ fn mistake_in_an_option_is_reported_before_missing_data() {
     let words = ["train", "--device=cpu", "--init_from=nope"];
     let output = headroom(folder.path(), &words).output().expect("it runs");
     let said = said(&output);
-    assert!(!output.status.success() && said.contains("there are no weights \"nope\""), "{said}");
+    assert!(!output.status.success() && said.contains("weights \"nope\" not found"), "{said}");
     assert!(!said.contains("openwebtext"), "{said}");
 }
 
@@ -179,7 +179,7 @@ fn an_export_in_hugging_faces_format_can_be_sampled() {
         );
     }
     let named = |tokenizer: &'static str| ["sample", "--ckpt=bare", "--tokenizer", tokenizer];
-    refused(&mut headroom(folder.path(), &named("gpt2")), 1, &["the tokenizer has 50257 tokens, and the model 29"]);
+    refused(&mut headroom(folder.path(), &named("gpt2")), 1, &["the tokenizer has 50257 tokens, but the model has 29"]);
     refused(
         &mut headroom(folder.path(), &named("gone.json")),
         3,
@@ -243,7 +243,7 @@ fn a_meta_with_more_characters_than_its_vocabulary_is_refused_before_a_run() {
     let output = tiny(folder.path(), &["--max_iters=1"]).output().expect("it runs");
     assert_eq!((output.status.code(), losses(&output.stdout).len()), (Some(1), 0), "{}", said(&output));
     for words in
-        ["data/fox/meta.pkl: its vocab_size is 28, and it lists 29 characters", "hint: prepare the data set again"]
+        ["data/fox/meta.pkl: its vocab_size is 28, but it lists 29 characters", "hint: prepare the data set again"]
     {
         assert!(said(&output).contains(words), "{}", said(&output));
     }

@@ -43,7 +43,7 @@ fn a_plan_needs_neither_a_gpu_nor_data() {
     refused(
         &mut command(&folder, &["train", "--plan", "--batch_size=64", "--dataset=none", "--vram=4GiB"]),
         1,
-        &["the run takes", "of a GPU with 4.00 GiB may be taken", "hint: --batch_size="],
+        &["the run needs", "of a GPU with 4.00 GiB are available", "hint: --batch_size="],
     );
     assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 0, "a plan leaves nothing");
 }
@@ -117,7 +117,7 @@ fn a_plan_for_a_gpu_needs_neither_the_gpu_nor_its_weights() {
         assert!(said.contains("The weights gpt2-xl are not here: planned with their shape."), "{said}");
     }
     let other = ["train", "--plan", "--dataset=none", "--init_from=gone.safetensors"];
-    refused(&mut command(&folder, &other), 3, &["there are no weights \"gone.safetensors\""]);
+    refused(&mut command(&folder, &other), 3, &["weights \"gone.safetensors\" not found"]);
 }
 
 /// With a single block, recomputing all of it can need more memory than recomputing less.

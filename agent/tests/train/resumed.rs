@@ -71,7 +71,7 @@ fn output_folder_that_is_no_folder_is_refused() {
     assert!(made.success());
     for out_dir in ["--out_dir=pipe", "--out_dir=text.txt"] {
         for more in [&[][..], &["--plan"], &["--init_from=resume"], &["--eval_only=True"], &["--force"]] {
-            let words = ["cannot save checkpoints in ", "hint: name another folder with --out_dir="];
+            let words = ["cannot save checkpoints in ", "hint: use another folder with --out_dir="];
             refused(&mut tiny(folder.path(), &[&[out_dir, "--max_iters=1"], more].concat()), 3, &words);
         }
     }

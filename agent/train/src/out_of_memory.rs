@@ -168,9 +168,9 @@ mod tests {
         };
         assert_eq!(
             shortage.to_string(),
-            "the run takes 12.00 GiB with everything computed again, and 8.50 GiB of NVIDIA GeForce RTX 4070 (cuda:0) may \
-             be taken (9.00 GiB are free, and 512 MiB are left alone): 3.50 GiB are missing; others on the GPU: \
-             python train.py (process 7) with 3.00 GiB, process 9"
+            "the run needs 12.00 GiB with everything recomputed, but only 8.50 GiB of NVIDIA GeForce RTX 4070 (cuda:0) \
+             are available (9.00 GiB free, minus a reserve of 512 MiB): 3.50 GiB are missing; other processes on the \
+             GPU: python train.py (process 7) with 3.00 GiB, process 9"
         );
         let german = |text: &Text| table("de").say(text);
         assert_eq!(
@@ -185,8 +185,8 @@ mod tests {
             DeviceOutOfMemory { needed_bytes: 128 << 20, room, is_whole: false, holders: None, ..shortage.clone() };
         assert_eq!(
             full.to_string(),
-            "the run takes 128 MiB, and 0 B of NVIDIA GeForce RTX 4070 (cuda:0) may be taken (64 MiB are free, and 512 \
-             MiB are left alone): 576 MiB are missing"
+            "the run needs 128 MiB, but only 0 B of NVIDIA GeForce RTX 4070 (cuda:0) are available (64 MiB free, minus a \
+             reserve of 512 MiB): 576 MiB are missing"
         );
         let hint = text::tries(DeviceOutOfMemory { is_least: false, ..shortage.clone() }.hint());
         assert_eq!(

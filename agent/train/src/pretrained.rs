@@ -371,7 +371,7 @@ mod tests {
         assert!(
             error
                 .to_string()
-                .ends_with("n_embd is 768 by config.json, and 64 by the tensors' shapes: they are not of one model"),
+                .ends_with("n_embd is 768 in config.json but 64 in the tensors: they are from different models"),
             "{error}"
         );
         assert!(error.hint().is_some());

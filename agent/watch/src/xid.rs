@@ -37,7 +37,10 @@ mod tests {
 
     #[test]
     fn an_error_has_its_number_and_words_where_they_are_known() {
-        assert_eq!(sentence(79).to_string(), "The driver reported Xid 79 of its GPU: the GPU has fallen off the bus.");
-        assert_eq!(sentence(7777).to_string(), "The driver reported Xid 7777 of its GPU.");
+        assert_eq!(
+            sentence(79).to_string(),
+            "The driver reported Xid 79 for the run's GPU: the GPU has fallen off the bus."
+        );
+        assert_eq!(sentence(7777).to_string(), "The driver reported Xid 7777 for the run's GPU.");
     }
 }

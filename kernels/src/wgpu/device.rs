@@ -197,7 +197,7 @@ mod tests {
         let error = check_limits(&needed, &small).expect_err("less than needed");
         assert_eq!(
             error.to_string(),
-            "WebGPU needs max_storage_buffers_per_shader_stage of 8, and the GPU has 4. The engine on the CPU has no such limit."
+            "WebGPU needs max_storage_buffers_per_shader_stage of 8, but the GPU has 4. The CPU does not have this limit."
         );
     }
 }

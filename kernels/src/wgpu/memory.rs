@@ -165,7 +165,7 @@ mod tests {
         let cache = list.all().iter().find(|buffer| buffer.stored.tensor == Tensor::KvCache).expect("a cache");
         let error = cut(cache, 768, 1 << 20).expect_err("a cache is whole");
         let error = error.to_string();
-        let limit = "needs maxStorageBufferBindingSize of 6,291,456, and the GPU has 1,048,576. ";
+        let limit = "needs maxStorageBufferBindingSize of 6,291,456, but the GPU has 1,048,576. ";
         assert!(error.starts_with(&format!("transformer.h.0.k and v cache {limit}")), "{error}");
     }
 }

@@ -320,7 +320,7 @@ fn message_has_its_text_beside_it() {
         text::as_is(text::list(Separator::Paragraph, [why, text::tries(tries), text::as_is("Killed")])).into();
     assert_eq!(
         message.en,
-        "1.50 GiB are missing; others on the GPU: python (process 7), 2 more\n\nhint: --device=cpu trains on the CPU; \
+        "1.50 GiB are missing; other processes on the GPU: python (process 7), 2 more\n\nhint: --device=cpu trains on the CPU; \
          --batch_size=4 fits, with more --gradient_accumulation_steps= for the same tokens\n\nKilled"
     );
     let run = Run {

@@ -38,7 +38,7 @@ fn the_headlines_run_fits_the_built_in_trainer() {
         let again = format!("attention recomputed in {n_attention} of 12 blocks");
         assert!(answer.contains(&again), "{answer}");
         let detail: String = page.value(DETAIL).await;
-        let beside = format!("where PyTorch comes to {}.", gib(&json["peak"]["max_memory_allocated"]));
+        let beside = format!("PyTorch allocates up to {}.", gib(&json["peak"]["max_memory_allocated"]));
         assert!(detail.contains(&beside), "{detail}");
     });
 }

@@ -30,7 +30,7 @@ fn a_fix_that_needs_code_is_named_wherever_the_run_goes() {
         let verdict = page.text("#verdict").await;
         assert!(verdict.contains("with 1 change to model.py: "), "{verdict}");
         let gpu = page.text("[data-testid=code-changes]").await;
-        assert!(gpu.starts_with("You still have to") && gpu.contains("chunked cross-entropy"), "{gpu}");
+        assert!(gpu.starts_with("Still to do") && gpu.contains("chunked cross-entropy"), "{gpu}");
 
         let patch = copied(page, "copy-patch").await;
         assert!(patch.starts_with("--- a/model.py\n+++ b/model.py\n@@ -185,4 "), "{patch}");
@@ -133,7 +133,7 @@ fn variable_of_expandable_segments_is_named_wherever_the_run_goes() {
         let verdict = page.text("#verdict").await;
         assert!(verdict.starts_with("Fits with expandable_segments: "), "{verdict}");
         let panel = page.text("[data-testid=code-changes]").await;
-        assert!(panel.starts_with("You still have to") && panel.contains(VARIABLE), "{panel}");
+        assert!(panel.starts_with("Still to do") && panel.contains(VARIABLE), "{panel}");
         assert_eq!(copied(page, "copy-variable").await, format!("export {VARIABLE}\n"));
         let comment = format!("# headroom (expandable): needs {VARIABLE}\n");
         let config = copied(page, "copy-config").await;

@@ -295,7 +295,7 @@ fn a_phase_of_one_run_is_marked_and_not_drawn_as_zero() {
         open(page, "1&gradient_accumulation_steps=1&gpu=RTX%204070&against=1%26gpu%3DRTX%25204070").await;
         let marks = "document.querySelectorAll('.compare__absent').length";
         assert!(page.value::<u64>(marks).await > 0);
-        assert!(page.text(".compare__legend").await.contains("A run has no such phase"));
+        assert!(page.text(".compare__legend").await.contains("One run lacks this phase"));
         let x = "(() => { const [mark, plot] = ['.compare__absent', '#chart'].map((s) => document.querySelector(s).getBoundingClientRect());
             return (mark.left + mark.width / 2 - plot.left) / plot.width; })()";
         let x: f64 = page.value(x).await;

@@ -103,7 +103,7 @@ fn both_backends_write_what_the_command_line_writes() {
             let other = write(page, PROMPT, 8, FEW_TOKENS).await;
             assert!(other.len() > PROMPT.len() && !text.starts_with(&other), "{way}: another seed writes {other:?}");
             let equal = page.text("[data-testid=equal]").await;
-            assert!(equal.contains("to the byte as planned"), "{way}: {equal}");
+            assert!(equal.contains("exactly as planned"), "{way}: {equal}");
             page.until("the map is there", "document.querySelector('[data-testid=map]')").await;
             let cells: u64 = page.value("document.querySelectorAll('.map__grade').length").await;
             assert!(cells >= 4, "{way}: a map of {cells} shades");

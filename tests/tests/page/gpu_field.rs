@@ -118,7 +118,7 @@ fn unknown_gpu_of_a_link_is_named_once_and_can_be_cleared() {
         page.until("the field is marked", &format!("{GPU}?.ariaInvalid === 'true'")).await;
         let count = "document.body.innerText.split('foobar').length - 1";
         assert_eq!(page.value::<u64>(count).await, 1);
-        assert!(page.text("#gpu-fault").await.contains("no GPU named \"foobar\""));
+        assert!(page.text("#gpu-fault").await.contains("unknown GPU \"foobar\""));
         for leave in [Key::Enter, Key::Tab] {
             page.click("#gpu").await;
             page.press_with_control('a').await;

@@ -129,7 +129,7 @@ fn energy_is_an_upper_bound_of_boards_with_a_known_limit() {
             assert_eq!(energy.starts_with("≤ ") && energy.ends_with("Wh"), is_known, "{name}: {energy:?}");
         }
         let hint = page.text("[data-testid=gpus-energy]").await;
-        assert!(hint.starts_with("Energy: at most this much for 1,000 iterations"), "{hint}");
+        assert!(hint.starts_with("Energy: upper bound for 1,000 iterations"), "{hint}");
     });
 }
 

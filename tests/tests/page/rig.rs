@@ -164,7 +164,7 @@ fn silence_is_reported() {
         agent.feed(false);
         until_state(page, "Stale").await;
         page.until("it looks old", "document.querySelector('.rig__body--old')").await;
-        until_says(page, "[data-testid=as-of]", "What is shown is from").await;
+        until_says(page, "[data-testid=as-of]", "The data shown is from").await;
         agent.feed(true);
         until_state(page, "Live").await;
         page.until("it is current", "document.querySelector('[data-testid=as-of]').textContent === ''").await;
@@ -180,9 +180,9 @@ fn a_token_that_is_revoked_leaves_figures_that_say_from_when_they_are() {
         (refused["code"], refused["message"]) = (json!("bad_token"), json!("Unknown."));
         agent.answer(vec![refused]);
         agent.restart(true);
-        until_says(page, "[data-testid=access]", "does not know the token").await;
+        until_says(page, "[data-testid=access]", "does not accept").await;
         page.until("it looks old", "document.querySelector('.rig__body--old [data-testid=gpu]')").await;
-        until_says(page, "[data-testid=as-of]", "What is shown is from").await;
+        until_says(page, "[data-testid=as-of]", "The data shown is from").await;
         page.browser.console().await;
     });
 }
@@ -220,11 +220,11 @@ fn event_is_shown_once_with_its_time() {
         {
             agent.say(json!({ "type": "event", "id": id + 1 + n as u64, "time_ms": now_ms(), "what": what }));
         }
-        until_says(page, "[data-testid=log]", "answers again").await;
+        until_says(page, "[data-testid=log]", "responds again").await;
         let lines: Vec<String> =
             page.value("[...document.querySelectorAll('[data-testid=log] li')].map((line) => line.textContent)").await;
         assert_eq!(lines.len(), 2, "{lines:?}");
-        assert!(lines[1].contains("GeForce RTX 4070 stopped answering"), "{lines:?}");
+        assert!(lines[1].contains("GeForce RTX 4070 stopped responding"), "{lines:?}");
         let has_seconds = "/\\d\\d:\\d\\d:\\d\\d/.test(document.querySelector('.log__time').textContent)";
         assert!(page.value::<bool>(has_seconds).await, "{lines:?}");
     });
@@ -237,7 +237,7 @@ fn refused_viewer_sees_reason() {
         until_state(page, "Not paired").await;
         page.fill("#token", "not the token").await;
         page.click("#connect").await;
-        until_says(page, "[data-testid=access]", "does not know the token").await;
+        until_says(page, "[data-testid=access]", "does not accept").await;
         assert_eq!(page.value::<Option<String>>("localStorage.getItem('headroom.token')").await, None);
         agent.answer(vec![golden("refused.json")]);
         open_paired(page).await;
@@ -270,7 +270,7 @@ fn every_state_of_the_driver_and_the_history_is_reported() {
         until_state(page, "Live").await;
         let states = golden("states.json");
         let words =
-            ["being asked", "libnvidia-ml is missing", "Driver Not Loaded", "GPU is lost", "damaged", "disk is full"];
+            ["Querying", "libnvidia-ml is missing", "Driver Not Loaded", "GPU is lost", "damaged", "disk is full"];
         let states = states.as_array().expect("a list");
         assert_eq!(states.len(), words.len());
         for (state, words) in states.iter().zip(words) {
@@ -383,7 +383,7 @@ fn alert_settings_require_permission() {
         page.click("#rule-failed").await;
         page.fill("#price", "x").await;
         page.click("#save").await;
-        until_says(page, "#price-fault", "Not a price").await;
+        until_says(page, "#price-fault", "Invalid price").await;
         page.fill("#price", "0,4").await;
         page.click("#save").await;
         until_says(page, "[data-testid=kept]", "Saved").await;

@@ -45,7 +45,7 @@ fn an_alert_from_before_the_page_is_shown_and_dismissed_for_all() {
         until_state(page, "Live").await;
         page.until("it is there", &format!("{N_FIRED} === 1")).await;
         assert!(!page.value::<bool>("Boolean(document.querySelector('[data-testid=fired] button'))").await);
-        until_says(page, "[data-testid=log]", "stopped answering").await;
+        until_says(page, "[data-testid=log]", "stopped responding").await;
     });
 }
 

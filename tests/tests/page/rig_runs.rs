@@ -66,14 +66,14 @@ fn a_run_is_ordered_from_what_is_allowed_and_a_refusal_loses_nothing() {
         choose(page, "#start-device", "cpu").await;
         page.fill("#start-name", " mine ").await;
         page.click("#start").await;
-        until_says(page, ORDERS, "Not done: 16 runs wait already.").await;
+        until_says(page, ORDERS, "Failed: 16 runs wait already.").await;
         let order = json!({ "config": "gpt2", "dataset": "owt", "device": "cpu", "name": "mine" });
         assert_eq!(last(agent, "POST /api/runs"), order);
         until_value(page, "#start-name", " mine ").await;
         until_value(page, "#start-config", "gpt2").await;
         agent.answer_rest("POST /api/runs", 201, json!({ "id": "fedcba", "name": "mine", "started_ms": 1 }));
         page.click("#start").await;
-        until_says(page, ORDERS, "The agent has mine").await;
+        until_says(page, ORDERS, "The agent accepted mine").await;
         until_value(page, "#start-name", "").await;
         assert_eq!((last(agent, "POST /api/runs"), agent.requests("POST /api/runs").len()), (order, 2));
         // The browser logs the refusal.
@@ -91,9 +91,9 @@ fn where_nothing_can_be_started_the_page_says_what_would_allow_it() {
         open_paired(page).await;
         until_says(page, ORDERS, "headroom serve --train FOLDER").await;
         assert!(!page.text(ORDERS).await.contains("names one"), "the page shows the message exactly once");
-        agent.answer_rest("GET /api/training", 200, none("The folder that --train names cannot be used."));
+        agent.answer_rest("GET /api/training", 200, none("Cannot use the --train folder."));
         go(page, "rig").await;
-        until_says(page, ORDERS, "cannot be used").await;
+        until_says(page, ORDERS, "Cannot use the --train folder").await;
         assert!(page.value::<bool>("!document.querySelector('#start')").await);
         agent.answer_rest("GET /api/training", 503, json!({ "code": "busy", "message": "Not now." }));
         go(page, "rig").await;
@@ -111,7 +111,7 @@ fn managed_run_is_stopped_resumed_and_deleted() {
         open_paired(page).await;
         until_there(page, "#act-stop").await;
         page.click("#act-stop").await;
-        until_says(page, ACTS, "Not done: It is being saved.").await;
+        until_says(page, ACTS, "Failed: It is being saved.").await;
         agent.answer_rest("POST /api/runs/", 202, json!({}));
         page.click("#act-stop").await;
         page.until(
@@ -121,7 +121,7 @@ fn managed_run_is_stopped_resumed_and_deleted() {
         .await;
         until_asked(page, agent, &format!("POST /api/runs/{RUN}/stop"), 2).await;
         happens(agent, 1, json!({ "kind": "run_stopping" }));
-        until_says(page, ACTS, "finishes its iteration and saves").await;
+        until_says(page, ACTS, "finishing the iteration and saving").await;
         assert!(page.value::<bool>("!document.querySelector('#act-stop')").await);
         let ended =
             json!({ "kind": "run_status", "status": { "state": "killed", "signal": 15 }, "energy_joules": null });
@@ -139,7 +139,7 @@ fn managed_run_is_stopped_resumed_and_deleted() {
         page.click("#act-keep").await;
         until_says(page, "#act-delete", "Delete").await;
         page.click("#act-delete").await;
-        until_says(page, "#act-delete", "Delete for good").await;
+        until_says(page, "#act-delete", "Delete permanently").await;
         assert_eq!(agent.requests("DELETE /api/runs/").len(), 0);
         page.click("#act-delete").await;
         until_asked(page, agent, &format!("DELETE /api/runs/{RUN}"), 1).await;
@@ -161,25 +161,25 @@ fn run_failed_before_save_restarts_by_same_request() {
         agent.answer(vec![failed.clone()]);
         agent.answer_rest("POST /api/runs", 409, json!({ "code": "queue", "message": "16 runs wait already." }));
         open_paired(page).await;
-        until_says(page, "#act-startagain", "Start again").await;
+        until_says(page, "#act-startagain", "Restart").await;
         page.click("#act-startagain").await;
-        until_says(page, ACTS, "Not done: 16 runs wait already.").await;
+        until_says(page, ACTS, "Failed: 16 runs wait already.").await;
         agent.answer_rest("POST /api/runs", 201, json!({ "id": "fedcba", "name": "mine", "started_ms": 1 }));
         page.click("#act-startagain").await;
-        until_says(page, ACTS, "The agent has mine").await;
+        until_says(page, ACTS, "The agent accepted mine").await;
         assert_eq!((last(agent, "POST /api/runs"), agent.requests("POST /api/runs").len()), (order.clone(), 2));
         // Once the agent reports the new run, the page shows it and moves the focus to its buttons.
         let what = json!({ "kind": "run_started", "run": { "id": "fedcba", "name": "mine", "started_ms": now_ms(),
             "ended_ms": null, "status": { "state": "queued" }, "pid": null, "order": order } });
         let id = failed["last_event"].as_u64().expect("a number") + 1;
         agent.say(json!({ "type": "event", "id": id, "time_ms": now_ms(), "run": "fedcba", "what": what }));
-        until_says(page, "[data-testid=run-status]", "waits in the queue").await;
+        until_says(page, "[data-testid=run-status]", "queued").await;
         page.until("the focus is not lost", "document.activeElement.id === 'acts'").await;
         // A viewer with scope `view` cannot start runs, also not again those that another viewer started.
         failed["scope"] = json!("view");
         agent.answer(vec![failed.clone()]);
         go(page, "rig").await;
-        until_says(page, ACTS, "may only look").await;
+        until_says(page, ACTS, "View-only access").await;
         assert!(page.value::<bool>("!document.querySelector('#act-startagain')").await);
         (failed["scope"], failed["runs"][0]["order"]) = (json!("control"), json!(null));
         agent.answer(vec![failed]);
@@ -198,8 +198,8 @@ fn view_scope_has_no_buttons_and_sees_reason() {
         hello["scope"] = json!("view");
         agent.answer(vec![hello]);
         open_paired(page).await;
-        until_says(page, ACTS, "may only look").await;
-        until_says(page, ORDERS, "may only look").await;
+        until_says(page, ACTS, "View-only access").await;
+        until_says(page, ORDERS, "View-only access").await;
         let buttons = format!("document.querySelectorAll('{ACTS} button, {ORDERS} button, {ORDERS} select').length");
         assert_eq!(page.value::<u32>(&buttons).await, 0);
         assert!(agent.requests("GET /api/training").is_empty(), "a viewer does not request the options");

@@ -88,7 +88,7 @@ async fn until_ended(page: &Page) {
 #[test]
 fn a_checkpoint_writes_by_a_press_and_nothing_is_fetched_before() {
     writes("a_checkpoint_writes_by_a_press_and_nothing_is_fetched_before", async |page, agent| {
-        until_says(page, "[data-testid=writes-which]", "made before iteration 3 ").await;
+        until_says(page, "[data-testid=writes-which]", "saved before iteration 3 ").await;
         let fetched = "performance.getEntriesByType('resource').map((entry) => entry.name).join(' ')";
         let before: String = page.value(fetched).await;
         assert!(before.contains(".wasm") && !before.contains("worker"), "{before}");
@@ -100,7 +100,7 @@ fn a_checkpoint_writes_by_a_press_and_nothing_is_fetched_before() {
         let said = page.text("[data-testid=writes-said]").await;
         assert!(said.contains("WebAssembly") || said.contains("WebGPU"), "{said}");
         assert!(!said.contains('\u{fffd}'), "{said}");
-        until_says(page, "[data-testid=writes-which]", "Checkpoint made before iteration 3").await;
+        until_says(page, "[data-testid=writes-which]", "Checkpoint saved before iteration 3").await;
         // The page fetches the head and the weights. It fetches neither the optimizer's moments nor the checksums.
         let file = &CHECKPOINTS[0];
         let header = read_header(&mut std::io::Cursor::new(file)).expect("a checkpoint");
@@ -121,7 +121,7 @@ fn a_checkpoint_writes_by_a_press_and_nothing_is_fetched_before() {
         assert_eq!(agent.requests("GET /api/runs/0123456789abcdef/checkpoint").len(), ranges.len());
         page.fill("#writes-prompt", "§ and Ж").await;
         page.click("#writes-write").await;
-        until_says(page, "[data-testid=writes-said]", "does not know '§' 'Ж'.").await;
+        until_says(page, "[data-testid=writes-said]", "does not contain '§' 'Ж'.").await;
         let prompt: String = page.value("document.querySelector('#writes-prompt').value").await;
         assert_eq!(prompt, "§ and Ж", "it can be corrected");
         // An empty prompt is valid. The text then begins with a newline.
@@ -146,7 +146,7 @@ fn a_newer_checkpoint_is_offered_and_one_that_is_replaced_meanwhile_said() {
         page.browser.console().await;
         page.click("#writes-write").await;
         until_ended(page).await;
-        until_says(page, "[data-testid=writes-which]", "Checkpoint made before iteration 4").await;
+        until_says(page, "[data-testid=writes-which]", "Checkpoint saved before iteration 4").await;
         // The run saves another checkpoint and reports it.
         agent.save(&CHECKPOINTS[0]);
         let checkpoint = json!({ "iter": 5000, "bytes": newer.len() });
@@ -154,7 +154,7 @@ fn a_newer_checkpoint_is_offered_and_one_that_is_replaced_meanwhile_said() {
         agent.say(json!({ "type": "event", "id": 13, "time_ms": 1, "run": "0123456789abcdef", "what": what }));
         until_says(page, "[data-testid=writes-newer]", "iteration 5,000").await;
         page.click("#writes-load").await;
-        until_says(page, "[data-testid=writes-which]", "Checkpoint made before iteration 3").await;
+        until_says(page, "[data-testid=writes-which]", "Checkpoint saved before iteration 3").await;
         until_ended(page).await;
     });
 }
@@ -172,7 +172,7 @@ fn failed_worker_fetch_is_retried_or_reported() {
         page.until("it can be stopped", "document.querySelector('#writes-stop')").await;
         page.click("#writes-stop").await;
         page.until("it can be pressed again", "!document.querySelector('#writes-write').disabled").await;
-        until_says(page, "[data-testid=writes-which]", "The first press fetches").await;
+        until_says(page, "[data-testid=writes-which]", "The first click downloads").await;
         let n = agent.requests("GET /api/runs/0123456789abcdef/checkpoint").len();
         agent.break_parts(1);
         page.click("#writes-write").await;
@@ -282,7 +282,7 @@ fn a_run_that_the_agent_trains_writes_in_its_page() {
         async |page, _, _| {
             press(page).await;
             until_ended(page).await;
-            until_says(page, "[data-testid=writes-which]", "Checkpoint made after the last iteration").await;
+            until_says(page, "[data-testid=writes-which]", "Checkpoint saved after the last iteration").await;
         },
     );
 }

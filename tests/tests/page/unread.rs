@@ -59,8 +59,8 @@ fn run_that_stops_has_no_plan() {
         const OUTCOME: &str = "document.querySelector('.verdict')?.dataset.outcome === 'none'";
         for (text, headline) in [
             ("python train.py --foo=1", "nanoGPT stops: ValueError: Unknown config key: foo"),
-            ("python train.py --n_layer=12.0", "nanoGPT stops: n_layer is of type int, and this is of type float"),
-            ("n_layer = 12.0", "n_layer is the float 12.0, and nanoGPT needs an int"),
+            ("python train.py --n_layer=12.0", "nanoGPT stops: n_layer must be of type int, but this is of type float"),
+            ("n_layer = 12.0", "n_layer is the float 12.0, but nanoGPT needs an int"),
             ("batch_size = 4\nn_layer = = 6", "n_layer cannot be read"),
             ("batch_size = -3", "batch_size is -3; it must be from 1 to 1099511627776"),
             ("python train.py --batch_size 64", "batch_size cannot be read"),

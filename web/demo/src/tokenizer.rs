@@ -163,7 +163,7 @@ mod tests {
         }
         for (found, vocab_size) in [(50_304, 50_257), (65, 50_304), (50_257, 65), (65, 192), (65, 100)] {
             let said = note(found, vocab_size).map(|text| text.to_string()).unwrap_or_default();
-            assert!(said.contains(" tokens and the model "), "{found} of {vocab_size}: {said}");
+            assert!(said.contains(" tokens but the model has "), "{found} of {vocab_size}: {said}");
         }
     }
 
@@ -181,7 +181,7 @@ mod tests {
     #[test]
     fn a_character_that_is_not_known_is_named_with_those_that_are() {
         let error = bytes_each().encode("a\tb§中§").expect_err("no tab").to_string();
-        assert!(error.contains("not know '\\t' '§' '中'. ") && error.contains("abé"), "{error}");
+        assert!(error.contains("not contain '\\t' '§' '中'. ") && error.contains("abé"), "{error}");
         let many: String = ('0'..='Z').collect();
         let error = bytes_each().encode(&many).expect_err("none of them").to_string();
         assert!(error.contains("'A' 'B' 'C' …. ") && !error.contains("'D'"), "{error}");

@@ -79,7 +79,7 @@ mod tests {
         let found = of("batch_size = 64\ngradient_accumulation_steps = 1").expect("a plan");
         assert!(found.answer.starts_with("Headroom's own trainer fits this run: 11."), "{found:?}");
         assert!(found.answer.contains("GiB of 11.69 GiB; attention recomputed in "), "{found:?}");
-        assert!(found.detail.contains("where PyTorch comes to 40.72 GiB"), "{found:?}");
+        assert!(found.detail.contains("PyTorch allocates up to 40.72 GiB"), "{found:?}");
         assert!(found.bytes.ends_with(" bytes"), "{found:?}");
     }
 

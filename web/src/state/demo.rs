@@ -336,7 +336,7 @@ mod tests {
         demo.hear(began(&["O", "n"], 10_002));
         demo.hear(WorkerResponse::Wrote(TokenReport { tokens: vec![token(7, "c")], n_tokens: 1, micros: 4000 }));
         let said = demo.cut().map(|text| say(&text)).expect("it is cut");
-        assert!(said.contains("10,002") && said.contains("last 2,"), "{said}");
+        assert!(said.contains("10,002") && said.contains("last 2."), "{said}");
     }
 
     #[test]

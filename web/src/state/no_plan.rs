@@ -200,7 +200,7 @@ mod tests {
     fn a_printed_number_of_parameters_is_that_of_the_plan() {
         let other = "Overriding: batch_size = 8\nnumber of parameters: 1555.97M\n";
         let found = no_plan(other);
-        assert_eq!(found.headline, "No plan: number of parameters is 123.59M, but it has to be 1555.97M");
+        assert_eq!(found.headline, "No plan: number of parameters is 123.59M, but it must be 1555.97M");
         let session = Session { text: other.into(), ..Session::default() };
         let opened = Session::open(&session.fragment(), None).expect("a link").session;
         assert!(PlannedSession::of(&opened).plan().is_none(), "{}", opened.text);
@@ -234,7 +234,7 @@ mod tests {
         for (text, headline, detail) in [
             (
                 "batch_size = 4\nn_layer = 12.0",
-                "n_layer is the float 12.0, and nanoGPT needs an int",
+                "n_layer is the float 12.0, but nanoGPT needs an int",
                 "2:11: correct it to get a plan",
             ),
             (
@@ -244,13 +244,13 @@ mod tests {
             ),
             (
                 "python train.py --n_layer=12.0",
-                "nanoGPT stops: n_layer is of type int, and this is of type float",
+                "nanoGPT stops: n_layer must be of type int, but this is of type float",
                 "--n_layer=12.0: --n_layer=12",
             ),
             (
                 "python train.py --vocab_size=65",
                 "nanoGPT stops: ValueError: Unknown config key: vocab_size",
-                "--vocab_size=65: nanoGPT reads the vocabulary from meta.pkl of the data set",
+                "--vocab_size=65: nanoGPT reads the vocabulary size from the data set's meta.pkl",
             ),
             (
                 "python main.py",

@@ -72,9 +72,9 @@ mod tests {
             ),
             (
                 text::line_left_out(text::of_name("x", text::NOT_EXPECTED)),
-                "`x` is not expected here; the line is left out",
+                "`x` is not expected here; the line is ignored",
             ),
-            (text::line_left_out(text::STRING_UNCLOSED), "This string is not closed on its line; the line is left out"),
+            (text::line_left_out(text::STRING_UNCLOSED), "This string is not closed on its line; the line is ignored"),
             (
                 text::may_set(text::ONLY_SINGLE_NAMES, "a"),
                 "Only assignments to a single name are evaluated; it may set a",

@@ -91,7 +91,7 @@ mod tests {
             }
             let absent = load(Some(&path)).expect_err("it is not a library");
             assert!(
-                matches!(&absent, NvmlUnavailable::Driver(reason) if reason.en.contains("cannot be loaded")),
+                matches!(&absent, NvmlUnavailable::Driver(reason) if reason.en.contains("cannot load the library")),
                 "{absent:?}"
             );
         }

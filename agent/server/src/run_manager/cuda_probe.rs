@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn a_gpu_has_the_number_that_the_driver_gives_it() {
-        let gone = "there is no GPU 2: the driver shows 2, counted from 0";
+        let gone = "GPU 2 does not exist: the driver lists 2, numbered from 0";
         check(&Ok(vec![shown(1, None), shown(0, None)]), &["cuda:1", "cuda:0", "cpu"], &[("cuda:2", gone)]);
         // A MIG instance has another UUID than its GPU.
         let part = ProbedGpu { uuid: "MIG-7".to_owned(), unusable: None };
@@ -176,7 +176,7 @@ mod tests {
     #[test]
     fn a_program_that_does_not_answer_is_said() {
         let why = ask(Path::new("no such program")).expect_err("it is not there");
-        assert!(why.en.starts_with("the CUDA driver could not be asked: "), "{why}");
+        assert!(why.en.starts_with("cannot query the CUDA driver: "), "{why}");
         let gpu = fakes::gpu(0);
         let driver = CudaProbe::default();
         let devices = driver.devices(Path::new("no such program"), &[&gpu]);

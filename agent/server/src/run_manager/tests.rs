@@ -192,10 +192,10 @@ fn invalid_trainer_value_is_refused_with_position() {
     let path = place.folder.path().join("train/config/new.py");
     let secret = place.folder.path().join("outside/secret.py").display().to_string();
     for (line, says) in [
-        ("init_from = 'gone.safetensors'", "there are no weights \"gone.safetensors\""),
+        ("init_from = 'gone.safetensors'", "weights \"gone.safetensors\" not found"),
         (&*format!("init_from = {secret:?}"), "secret.py"),
-        ("init_from = ''", "there are no weights"),
-        ("init_from = 'resume'", "no checkpoint to go on from"),
+        ("init_from = ''", "not found on this machine"),
+        ("init_from = 'resume'", "no checkpoint to resume from"),
         ("n_layer = = 3", "`=` is not expected here"),
         ("block_size = 'long'", "block_size is 'long'"),
         ("n_head = 5", "n_head"),
@@ -384,7 +384,7 @@ fn without_a_folder_it_says_how() {
     let gone = place.folder.path().join("none");
     let run_manager =
         RunManager::new(place.folder.path(), Some(&gone), &place.store, SharedGpus::default(), SchedulerWaker::new().0);
-    assert!(run_manager.training().unavailable.is_some_and(|why| why.en.contains("cannot be used")));
+    assert!(run_manager.training().unavailable.is_some_and(|why| why.en.contains("Cannot use the --train folder")));
 }
 
 #[test]

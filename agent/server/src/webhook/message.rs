@@ -109,14 +109,14 @@ fn said(kind: Kind, alert: Alert, whose: &str, value: Option<f64>, cause: Option
             format!("{whose} made no progress for {} min", number(minutes))
         }
         (Kind::AlertOver, Alert::NoProgress { .. }) => format!("{whose} made progress again, or ended"),
-        (Kind::Alert, Alert::GpuLost) => format!("{whose} stopped answering"),
-        (Kind::AlertOver, Alert::GpuLost) => format!("{whose} answers again"),
+        (Kind::Alert, Alert::GpuLost) => format!("{whose} stopped responding"),
+        (Kind::AlertOver, Alert::GpuLost) => format!("{whose} responds again"),
         (Kind::Alert, Alert::RunFailed) => {
             let status = value.map_or_else(String::new, |code| format!(" with status {code:.0}"));
             match cause {
                 Some(Cause::OutOfGpuMemory) => format!("{whose} ran out of GPU memory"),
                 Some(Cause::OutOfHostMemory) => format!("{whose} was killed: the machine ran out of memory"),
-                Some(Cause::GpuError) => format!("{whose} failed{status} after an error of its GPU"),
+                Some(Cause::GpuError) => format!("{whose} failed{status} after a GPU error"),
                 Some(Cause::Diverged) => format!("{whose} diverged"),
                 Some(Cause::Stopped | Cause::Unqueued | Cause::Other) | None => format!("{whose} failed{status}"),
             }

@@ -57,7 +57,7 @@ impl Report<'_> {
     fn driver(&mut self, driver: &DriverState) {
         self.heading("NVIDIA driver");
         let (state, advice) = match driver {
-            DriverState::Starting => ("does not answer".to_owned(), "it may still be loading; ask again in a minute"),
+            DriverState::Starting => ("does not respond".to_owned(), "it may still be loading; ask again in a minute"),
             DriverState::NoLibrary => (
                 "none: NVML's library is not on this machine".to_owned(),
                 "install NVIDIA's driver; in a container, start it with access to the GPU",
@@ -174,14 +174,14 @@ fn throttle(bits: u64) -> String {
     let reasons: Vec<_> = Throttle::of(bits)
         .map(|reason| match reason {
             Throttle::Idle => "no work",
-            Throttle::ApplicationClocks => "clocks that its owner set",
-            Throttle::PowerCap => "the limit of power",
-            Throttle::HardwareSlowdown => "the hardware's slowdown",
-            Throttle::SyncBoost => "sync boost of several GPUs",
-            Throttle::SoftwareThermal => "heat (driver)",
-            Throttle::HardwareThermal => "heat (hardware)",
-            Throttle::HardwarePowerBrake => "the power supply's brake",
-            Throttle::DisplayClocks => "a display",
+            Throttle::ApplicationClocks => "application clocks",
+            Throttle::PowerCap => "power limit",
+            Throttle::HardwareSlowdown => "hardware slowdown",
+            Throttle::SyncBoost => "sync boost",
+            Throttle::SoftwareThermal => "temperature (driver limit)",
+            Throttle::HardwareThermal => "temperature (hardware limit)",
+            Throttle::HardwarePowerBrake => "power brake",
+            Throttle::DisplayClocks => "display clocks",
         })
         .collect();
     if reasons.is_empty() { "nothing".to_owned() } else { reasons.join(", ") }

@@ -27,7 +27,7 @@ const ENERGY_COLUMNS: usize = 11;
 const COLUMNS_WITH_ENERGY: usize = 100;
 
 /// What the column of energies means.
-const ENERGY_NOTE: &str = "Energy: at most this much for 1,000 iterations, at the power limit of one board. The rest of \
+const ENERGY_NOTE: &str = "Energy: upper bound for 1,000 iterations at the power limit of one board. The rest of \
                            the machine is not counted.\n";
 
 /// JSON output.

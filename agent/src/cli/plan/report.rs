@@ -111,7 +111,7 @@ fn still_to_do(plan: &Plan, style: &Style) -> Option<String> {
     if needed.is_empty() && vocabulary.is_none() {
         return None;
     }
-    let mut text = style.paint(Ink::Heading, "You still have to") + "\n";
+    let mut text = style.paint(Ink::Heading, "Still to do") + "\n";
     if let Some(size) = vocabulary {
         text.push_str(&style.wrapped(&text::vocabulary_to_do(size).to_string(), 0));
     }
@@ -132,7 +132,7 @@ fn still_to_do(plan: &Plan, style: &Style) -> Option<String> {
 
 pub fn message(oom: &Oom, style: &Style) -> String {
     let asked = format!(
-        "PyTorch asks for {} with {} allocated, and says:",
+        "PyTorch requests {} with {} allocated and prints:",
         pytorch_size(oom.requested_bytes),
         pytorch_size(oom.allocated_bytes)
     );

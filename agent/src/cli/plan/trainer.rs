@@ -390,5 +390,5 @@ fn without_effect(run: &Run, style: &Style) -> String {
     if keys.is_empty() {
         return String::new();
     }
-    style.wrapped(&format!("These options change no memory: {}.", keys.join(", ")), 0)
+    style.wrapped(&format!("These options do not affect memory: {}.", keys.join(", ")), 0)
 }

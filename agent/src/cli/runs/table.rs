@@ -162,7 +162,7 @@ fn status(run: &Run) -> String {
         Some(Cause::GpuError) => return "failed, GPU error".to_owned(),
         Some(Cause::Diverged) => return "diverged".to_owned(),
         Some(Cause::Stopped) => return "stopped".to_owned(),
-        Some(Cause::Unqueued) => return "stopped (never started)".to_owned(),
+        Some(Cause::Unqueued) => return "canceled before it started".to_owned(),
         Some(Cause::Other) | None => {}
     }
     match run.status {

@@ -182,7 +182,7 @@ impl Engine {
                 let peak_flops = chosen.peak_flops();
                 if peak_flops.is_none() {
                     let name = &chosen.device.gpu().name;
-                    print::note(&format!("How fast {name} could be is not known: no utilisation (mfu) is reported.\n"));
+                    print::note(&format!("How fast {name} could be is not known: no utilization (MFU) is reported.\n"));
                 }
                 Ok(ReadyModel { trainer: Box::new(trainer), peak_flops: peak_flops.map(|peak| peak as f64) })
             }

@@ -188,7 +188,7 @@ fn non_finite_value_is_refused_with_tensor_name() {
         ),
     ] {
         let said = error.to_string();
-        assert!(said.starts_with("nothing can go on from the checkpoint") && said.contains(tensor), "{said}");
+        assert!(said.starts_with("cannot resume from the checkpoint") && said.contains(tensor), "{said}");
         assert!(error.hint().is_some_and(|hint| hint.to_string().contains("older copy")));
     }
     // Reading only the weights ignores damaged moments.

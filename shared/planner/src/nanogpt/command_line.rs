@@ -261,29 +261,29 @@ mod tests {
     fn a_wrong_type_is_said_and_the_value_is_used() {
         check(
             "--dropout=0",
-            "0\n--dropout=0: nanoGPT stops: dropout is of type float, and this is of type int\nhint: --dropout=0.0",
+            "0\n--dropout=0: nanoGPT stops: dropout must be of type float, but this is of type int\nhint: --dropout=0.0",
         );
         check(
             "--batch_size=1e3",
-            "1000.0\n--batch_size=1e3: nanoGPT stops: batch_size is of type int, and this is of type float\nhint: \
+            "1000.0\n--batch_size=1e3: nanoGPT stops: batch_size must be of type int, but this is of type float\nhint: \
              --batch_size=1000",
         );
         check(
             "--gradient_accumulation_steps=5*8",
-            "40\n--gradient_accumulation_steps=5*8: nanoGPT stops: gradient_accumulation_steps is of type int, and this is \
-             of type str\nhint: --gradient_accumulation_steps=40",
+            "40\n--gradient_accumulation_steps=5*8: nanoGPT stops: gradient_accumulation_steps must be of type int, but this \
+             is of type str\nhint: --gradient_accumulation_steps=40",
         );
         check(
             "--compile=false",
-            "False\n--compile=false: nanoGPT stops: compile is of type bool, and this is of type str\nhint: --compile=False",
+            "False\n--compile=false: nanoGPT stops: compile must be of type bool, but this is of type str\nhint: --compile=False",
         );
         check(
             "--compile=0",
-            "0\n--compile=0: nanoGPT stops: compile is of type bool, and this is of type int\nhint: --compile=False",
+            "0\n--compile=0: nanoGPT stops: compile must be of type bool, but this is of type int\nhint: --compile=False",
         );
         check(
             "--batch_size=big",
-            "12\n--batch_size=big: nanoGPT stops: batch_size is of type int, and this is of type str",
+            "12\n--batch_size=big: nanoGPT stops: batch_size must be of type int, but this is of type str",
         );
     }
 
@@ -293,25 +293,25 @@ mod tests {
             check(
                 &format!("--{key}={value}"),
                 &format!(
-                    "{value}\n--{key}={value}: nanoGPT stops: {key} is of type float, and this is of type int\nhint: give a \
+                    "{value}\n--{key}={value}: nanoGPT stops: {key} must be of type float, but this is of type int\nhint: give a \
                      number of at least 0 and less than 1, such as --{key}={example}"
                 ),
             );
         }
         check(
             "--learning_rate=-1",
-            "-1\n--learning_rate=-1: nanoGPT stops: learning_rate is of type float, and this is of type int",
+            "-1\n--learning_rate=-1: nanoGPT stops: learning_rate must be of type float, but this is of type int",
         );
         check(
             "--learning_rate=1+1",
-            "2\n--learning_rate=1+1: nanoGPT stops: learning_rate is of type float, and this is of type str\nhint: \
+            "2\n--learning_rate=1+1: nanoGPT stops: learning_rate must be of type float, but this is of type str\nhint: \
              --learning_rate=2.0",
         );
     }
 
     #[test]
     fn a_whole_number_is_one_however_long() {
-        let beyond = "is a whole number beyond 64 bits, and beyond what a plan is made for";
+        let beyond = "is a whole number beyond 64 bits, too large for a plan";
         for digits in
             ["9223372036854775808", "99999999999999999999999999", "-99999999999999999999", "0xFFFFFFFFFFFFFFFFFF"]
         {
@@ -320,9 +320,9 @@ mod tests {
         }
         check("--batch_size=9223372036854775807", "9223372036854775807");
         check("--batch_size=-9223372036854775808", "-9223372036854775808");
-        let of_type_str = "nanoGPT stops: batch_size is of type int, and this is of type str";
+        let of_type_str = "nanoGPT stops: batch_size must be of type int, but this is of type str";
         check("--batch_size=2**99", &format!("12\n--batch_size=2**99: {of_type_str}"));
-        let type_error = "learning_rate is of type float, and this is of type int";
+        let type_error = "learning_rate must be of type float, but this is of type int";
         check(
             "--learning_rate=9223372036854775808",
             &format!("0.0006\n--learning_rate=9223372036854775808: nanoGPT stops: {type_error}"),
@@ -335,7 +335,7 @@ mod tests {
         check_after(
             "dropout = 0",
             "--dropout=0.1",
-            "0.1\n--dropout=0.1: nanoGPT stops: dropout is of type int, and this is of type float",
+            "0.1\n--dropout=0.1: nanoGPT stops: dropout must be of type int, but this is of type float",
         );
         check_after("_mine = 'a'", "--_mine=b", "'b'");
     }
@@ -354,7 +354,7 @@ mod tests {
         check("--compile", "True\n--compile: nanoGPT stops: this argument has no `=`\nhint: --compile=True");
         check(
             "batch_size=4",
-            "4\nbatch_size=4: nanoGPT stops: an argument with `=` has to start with `--`\nhint: --batch_size=4",
+            "4\nbatch_size=4: nanoGPT stops: an argument with `=` must start with `--`\nhint: --batch_size=4",
         );
         check("--out_dir=a=b", "'a=b'\n--out_dir=a=b: nanoGPT stops: there is more than one `=`");
         check(

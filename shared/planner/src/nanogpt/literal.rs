@@ -169,7 +169,7 @@ mod tests {
         for text in ["1__0", "1_", "0x", "0b2", "5abc", "1.2.3", "1e", "1_e5", "0x__f"] {
             check_number(text, "this is not a number");
         }
-        check_number("007", "Python refuses a whole number that starts with 0");
+        check_number("007", "Python rejects a whole number that starts with 0");
     }
 
     #[test]
@@ -196,8 +196,8 @@ mod tests {
     fn strings_beyond_us() {
         check_string("f'{x}'", "an f-string is not evaluated");
         check_string("b'x'", "opaque");
-        check_string(r"'\ud800'", "this string has an escape that names no character");
-        check_string(r"'\x4'", "this string has an escape that names no character");
-        check_string(r"'\u+123'", "this string has an escape that names no character");
+        check_string(r"'\ud800'", "this string has an invalid escape sequence");
+        check_string(r"'\x4'", "this string has an invalid escape sequence");
+        check_string(r"'\u+123'", "this string has an invalid escape sequence");
     }
 }

@@ -292,7 +292,7 @@ fn deep_nesting_is_refused_in_words() {
 #[test]
 fn a_longer_source_is_refused_in_words() {
     let settings = read_text(&"#".repeat(MAX_SOURCE_BYTES + 1));
-    assert_eq!(settings.problems.as_slice()[0].to_string(), "c.py: this is longer than 5 MB and is not read");
+    assert_eq!(settings.problems.as_slice()[0].to_string(), "c.py: this text is longer than 5 MB and is not read");
 }
 
 #[test]

@@ -412,7 +412,7 @@ mod tests {
         assert_eq!(s.get_u64("max_iters"), Some(600_000));
         assert_eq!(s.get_u64("batch_size"), Some(12));
         assert_eq!(s.get_u64("batch_size"), Some(12));
-        said(&s, &["c.py:2:14: batch_size is the float 12.0, and nanoGPT needs an int"]);
+        said(&s, &["c.py:2:14: batch_size is the float 12.0, but nanoGPT needs an int"]);
         assert!(s.problems.first_stop().is_some());
     }
 
@@ -426,10 +426,10 @@ mod tests {
         said(
             &s,
             &[
-                "c.py:1:14: batch_size is 'big', but it has to be a whole number, 1 or more",
+                "c.py:1:14: batch_size is 'big', but it must be a whole number, 1 or more",
                 "c.py:2:11: n_layer is -1; it must be from 1 to 1024",
-                "c.py:3:11: dropout is None, but it has to be a number",
-                "c.py:4:14: block_size is 0.5, but it has to be a whole number, 1 or more",
+                "c.py:3:11: dropout is None, but it must be a number",
+                "c.py:4:14: block_size is 0.5, but it must be a whole number, 1 or more",
             ],
         );
     }
@@ -472,6 +472,6 @@ mod tests {
         assert_eq!(s.get_bool("compile"), Some(false));
         assert_eq!(s.get_bool("bias"), Some(true));
         assert_eq!(s.get_bool("wandb_log"), Some(false));
-        said(&s, &["c.py:2:8: bias is the string 'False', which Python takes for true"]);
+        said(&s, &["c.py:2:8: bias is the string 'False', which Python treats as True"]);
     }
 }

@@ -80,7 +80,7 @@ fn loaded_weights_have_no_more_positions() {
     let sources = config("init_from = 'gpt2'\nblock_size = 2048");
     assert_eq!(
         found(&sources, &Options::default()),
-        ["Error config/mine.py:2:14: gpt2 has 1024 positions: nanoGPT stops at the first forward of block_size 2048"]
+        ["Error config/mine.py:2:14: gpt2 has 1024 positions: nanoGPT stops in the first forward with block_size 2048"]
     );
     assert!(resolve(&config("init_from = 'gpt2'\nblock_size = 1024"), &Options::default()).request.is_some());
 }
@@ -152,7 +152,7 @@ fn emulated_bfloat16_holds_the_whole_attention() {
 fn memory_alone_assumes_a_generation_with_notice() {
     let memory = |bytes| Options { gpu: String::new(), vram_bytes: Some(bytes), ..Options::default() };
     let said = found(&[], &memory(6 << 30));
-    assert_eq!(said, ["Note vram: compute capability 8.9 is assumed, as of GeForce 40; a GPU's name says more"]);
+    assert_eq!(said, ["Note vram: compute capability 8.9 is assumed, as for GeForce 40; name the GPU to use its own"]);
     assert_eq!(
         resolve(&[], &memory(512 << 20)).request.map(|request| request.machine.device.name),
         Some("512 MiB GPU (8.9)".into())
@@ -322,7 +322,9 @@ fn version_without_rules_is_remarked_on() {
         let said: Vec<String> = resolved.findings.iter().map(|finding| finding.message.to_string()).collect();
         let of_rules = said.iter().find(|said| said.contains("the rules of"));
         assert_eq!(of_rules.is_some(), rules.is_some(), "{said:?}");
-        assert!(rules.is_none_or(|rules| of_rules.is_some_and(|said| said.ends_with(&format!("{rules} are used")))));
+        assert!(
+            rules.is_none_or(|rules| of_rules.is_some_and(|said| said.ends_with(&format!("the rules of {rules}"))))
+        );
         assert!(resolved.request.is_some());
     }
 }

@@ -42,7 +42,7 @@ readings! {
         },
         /// Share of time in which a kernel ran.
         utilization_percent: u64 => Utilization {
-            label: "utilisation",
+            label: "utilization",
             unit: Percent,
             series: 1,
             chart: Utilization HISTORY_OF_UTILIZATION,
@@ -51,7 +51,7 @@ readings! {
         },
         /// Share of time in which memory was read or written.
         memory_utilization_percent: u64 => MemoryUtilization {
-            label: "memory utilisation",
+            label: "memory utilization",
             unit: Percent,
             series: 2,
             chart: Utilization HISTORY_OF_MEMORY_UTILIZATION,
@@ -167,7 +167,7 @@ readings! {
 
     /// Readings of the machine that contains the GPUs at one moment, once per second.
     struct HostSample in Host, names "host_" {
-        /// CPU utilisation over all cores; 100 if all are busy.
+        /// CPU utilization over all cores; 100 if all are busy.
         cpu_percent: f64 => HostCpu {
             label: "CPU",
             unit: Percent,

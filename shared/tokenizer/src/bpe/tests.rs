@@ -268,7 +268,7 @@ fn errors_say_what_to_do() {
     }
     let missing = BpeError::MissingByte { file, byte: 0xfe }.to_string();
     assert!(
-        missing.contains("0xfe") && missing.ends_with("Take merges.txt from the folder of a GPT-2 model."),
+        missing.contains("0xfe") && missing.ends_with("Use merges.txt from the folder of a GPT-2 model."),
         "{missing}"
     );
 }

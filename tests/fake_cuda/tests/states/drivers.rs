@@ -26,7 +26,7 @@ fn without_driver_there_is_a_sentence() {
     let output = opened(&child);
     // On a machine with a driver, it is that driver's GPU.
     if !output.starts_with("NVIDIA ") {
-        assert_snapshot!(output, @"there is no NVIDIA driver here (libcuda.so.1: cannot open shared object file: No such file or directory)");
+        assert_snapshot!(output, @"no NVIDIA driver found (libcuda.so.1: cannot open shared object file: No such file or directory)");
     }
 }
 
@@ -34,14 +34,14 @@ fn without_driver_there_is_a_sentence() {
 fn a_library_that_is_not_there_is_named() {
     let child =
         Child::of("drivers::a_library_that_is_not_there_is_named").with("HEADROOM_CUDA", "/nowhere/libcuda.so.1");
-    assert_snapshot!(opened(&child), @"HEADROOM_CUDA names /nowhere/libcuda.so.1, which cannot be the driver: /nowhere/libcuda.so.1: cannot open shared object file: No such file or directory");
+    assert_snapshot!(opened(&child), @"cannot use /nowhere/libcuda.so.1, named by HEADROOM_CUDA, as the driver: /nowhere/libcuda.so.1: cannot open shared object file: No such file or directory");
 }
 
 #[test]
 fn a_library_that_is_no_driver_is_named() {
     let child = Child::of("drivers::a_library_that_is_no_driver_is_named").with("HEADROOM_CUDA", "libc.so.6");
     let output = opened(&child);
-    let (start, end) = ("HEADROOM_CUDA names libc.so.6, which cannot be the driver: ", "undefined symbol: cuInit\n");
+    let (start, end) = ("cannot use libc.so.6, named by HEADROOM_CUDA, as the driver: ", "undefined symbol: cuInit\n");
     assert!(output.starts_with(start) && output.ends_with(end), "{output}");
 }
 
@@ -105,7 +105,7 @@ fn a_toolkits_stub_is_no_driver() {
     let output = opened(&with_stub(Child::of("drivers::a_toolkits_stub_is_no_driver")));
     // On a machine with a driver, it is that driver's GPU.
     if !output.starts_with("NVIDIA ") {
-        assert_snapshot!(output, @"there is no NVIDIA driver here (libcuda.so.1: cannot open shared object file: No such file or directory)");
+        assert_snapshot!(output, @"no NVIDIA driver found (libcuda.so.1: cannot open shared object file: No such file or directory)");
     }
 }
 
@@ -120,7 +120,7 @@ fn the_machines_driver_needs_no_name() {
 fn an_old_driver_is_reported_what_is_needed() {
     let scenario = Scenario { driver_version: 12_020, ..Scenario::default() };
     let child = Child::on("drivers::an_old_driver_is_reported_what_is_needed", &scenario);
-    assert_snapshot!(opened(&child), @"the NVIDIA driver here is for CUDA 12.2; the kernels need one for CUDA 12.4 or newer, which is driver 550 or newer");
+    assert_snapshot!(opened(&child), @"the NVIDIA driver supports CUDA 12.2; the kernels need CUDA 12.4 or newer, which is driver 550 or newer");
 }
 
 #[test]
@@ -149,7 +149,7 @@ fn without_gpus_the_driver_is_distinguished_from_none() {
         tell(gpus().expect_err("no GPU").to_string());
     });
     assert_snapshot!(said.output, @r#"
-    the NVIDIA driver finds no GPU; CUDA_VISIBLE_DEVICES, where it is set, has to name one
-    the NVIDIA driver finds no GPU; CUDA_VISIBLE_DEVICES, where it is set, has to name one
+    the NVIDIA driver finds no GPU; if CUDA_VISIBLE_DEVICES is set, it must name one
+    the NVIDIA driver finds no GPU; if CUDA_VISIBLE_DEVICES is set, it must name one
     "#);
 }

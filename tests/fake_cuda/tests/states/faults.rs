@@ -34,9 +34,9 @@ fn fault_is_reported_by_first_wait_and_all_later_calls() {
     });
     assert_snapshot!(said.output, @r#"
     5
-    an illegal memory access was encountered (CUDA_ERROR_ILLEGAL_ADDRESS, 700): one of the 2 kernels since the last wait did it, the newest being global_norm_root (HEADROOM_CUDA_SYNC=1 tells which), found out at kernels/src/cuda/ops/global_norm.rs:LINE
-    an illegal memory access was encountered (CUDA_ERROR_ILLEGAL_ADDRESS, 700): one of the 2 kernels since the last wait did it, the newest being global_norm_root (HEADROOM_CUDA_SYNC=1 tells which), found out at tests/fake_cuda/tests/states/faults.rs:LINE
-    an illegal memory access was encountered (CUDA_ERROR_ILLEGAL_ADDRESS, 700): one of the 2 kernels since the last wait did it, the newest being global_norm_root (HEADROOM_CUDA_SYNC=1 tells which), found out at tests/fake_cuda/tests/states/faults.rs:LINE
+    an illegal memory access was encountered (CUDA_ERROR_ILLEGAL_ADDRESS, 700): caused by one of the 2 kernels since the last synchronization, the latest being global_norm_root (HEADROOM_CUDA_SYNC=1 shows which), detected at kernels/src/cuda/ops/global_norm.rs:LINE
+    an illegal memory access was encountered (CUDA_ERROR_ILLEGAL_ADDRESS, 700): caused by one of the 2 kernels since the last synchronization, the latest being global_norm_root (HEADROOM_CUDA_SYNC=1 shows which), detected at tests/fake_cuda/tests/states/faults.rs:LINE
+    an illegal memory access was encountered (CUDA_ERROR_ILLEGAL_ADDRESS, 700): caused by one of the 2 kernels since the last synchronization, the latest being global_norm_root (HEADROOM_CUDA_SYNC=1 shows which), detected at tests/fake_cuda/tests/states/faults.rs:LINE
     cuStreamCreate at kernels/src/cuda/device.rs:LINE: an illegal memory access was encountered (CUDA_ERROR_ILLEGAL_ADDRESS, 700)
     "#);
 }
@@ -53,7 +53,7 @@ fn codes_of_newer_drivers_are_reported_by_their_numbers() {
         said.output
     });
     assert_snapshot!(output.concat(), @r#"
-    Tensor Memory not completely freed (CUDA_ERROR_TENSOR_MEMORY_LEAK, 721): one of the 2 kernels since the last wait did it, the newest being global_norm_root (HEADROOM_CUDA_SYNC=1 tells which), found out at tests/fake_cuda/tests/states/faults.rs:LINE
+    Tensor Memory not completely freed (CUDA_ERROR_TENSOR_MEMORY_LEAK, 721): caused by one of the 2 kernels since the last synchronization, the latest being global_norm_root (HEADROOM_CUDA_SYNC=1 shows which), detected at tests/fake_cuda/tests/states/faults.rs:LINE
     cuMemcpyDtoHAsync_v2 at tests/fake_cuda/tests/states/faults.rs:LINE: key rotation in progress (CUDA_ERROR_KEY_ROTATION, 916)
     cuMemcpyDtoHAsync_v2 at tests/fake_cuda/tests/states/faults.rs:LINE: the driver returned an error code that it does not describe (no name, 917)
     cuMemcpyDtoHAsync_v2 at tests/fake_cuda/tests/states/faults.rs:LINE: the driver returned an error code that it does not describe (no name, 918)
@@ -81,7 +81,7 @@ fn a_launch_that_is_waited_for_is_the_one_that_failed() {
     });
     assert_snapshot!(said.output, @r#"
     5
-    unspecified launch failure (CUDA_ERROR_LAUNCH_FAILED, 719): the kernel global_norm_squared_forward did it, found out at kernels/src/cuda/ops/global_norm.rs:LINE
+    unspecified launch failure (CUDA_ERROR_LAUNCH_FAILED, 719): caused by the kernel global_norm_squared_forward, detected at kernels/src/cuda/ops/global_norm.rs:LINE
     "#);
 }
 
@@ -96,7 +96,7 @@ fn use_after_free_is_an_illegal_address_with_kernel_line() {
         drop(grads);
         tell(global_norm(&device, norm.slice(), sums.slice(), gone).expect_err("it is gone").to_string());
     });
-    assert_snapshot!(said.output, @"an illegal memory access was encountered (CUDA_ERROR_ILLEGAL_ADDRESS, 700): the kernel global_norm_squared_forward did it, found out at kernels/src/cuda/ops/global_norm.rs:LINE");
+    assert_snapshot!(said.output, @"an illegal memory access was encountered (CUDA_ERROR_ILLEGAL_ADDRESS, 700): caused by the kernel global_norm_squared_forward, detected at kernels/src/cuda/ops/global_norm.rs:LINE");
     let line = "fake libcuda: global_norm_squared_forward, global_norm.cu:";
     assert!(said.errors.contains(line) && said.errors.contains("where nothing is allocated"), "{}", said.errors);
 }

@@ -43,7 +43,7 @@ fn a_gpu_that_is_too_old_is_refused_by_its_name() {
         ));
     });
     assert_snapshot!(said.output, @r#"
-    NVIDIA GeForce RTX 2080 Ti is of compute capability 7.5; the kernels need 8.0 (Ampere) or newer
+    NVIDIA GeForce RTX 2080 Ti has compute capability 7.5; the kernels need 8.0 (Ampere) or newer
     NVIDIA H200: the norm of 3 and 4 is 5
     "#);
 }
@@ -56,7 +56,7 @@ fn missing_gpu_is_distinguished_from_present_ones() {
         tell(Device::open(u32::MAX).expect_err("two GPUs").to_string());
     });
     assert_snapshot!(said.output, @r#"
-    there is no GPU 2: the driver shows 2, counted from 0
-    there is no GPU 4294967295: the driver shows 2, counted from 0
+    GPU 2 does not exist: the driver lists 2, numbered from 0
+    GPU 4294967295 does not exist: the driver lists 2, numbered from 0
     "#);
 }

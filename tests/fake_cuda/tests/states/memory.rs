@@ -49,7 +49,7 @@ fn too_much_is_refused_with_what_is_free() {
         tell(format!("{} MiB are free still", device.memory().expect("it says").free_bytes >> 20));
     });
     assert_snapshot!(said.output, @r#"
-    10.00 GiB are needed on the GPU and 9.71 GiB are free
+    10.00 GiB of GPU memory are needed, but only 9.71 GiB are free
     an allocation's number of elements is 4611686018427387904, which is beyond what a GPU can count
     9940 MiB are free still
     "#);
@@ -66,7 +66,7 @@ fn memory_that_another_process_took_meanwhile_is_the_same_error() {
         drop(first);
     });
     assert_snapshot!(said.output, @r#"
-    1.00 GiB are needed on the GPU and 9.71 GiB are free
+    1.00 GiB of GPU memory are needed, but only 9.71 GiB are free
     Ok(1073741824)
     "#);
 }
@@ -87,7 +87,7 @@ fn memory_taken_between_plan_and_allocation_is_reported() {
         tell(format!("{:?}", device.allocate::<u8>(planned).map(|all| all.slice().bytes() == planned)));
     });
     assert_snapshot!(said.output, @r#"
-    9.71 GiB are needed on the GPU and 724 MiB are free
+    9.71 GiB of GPU memory are needed, but only 724 MiB are free
     Ok(true)
     "#);
 }
@@ -99,7 +99,7 @@ fn a_gpu_that_others_fill_has_no_room_for_a_context() {
     let said = Child::on("memory::a_gpu_that_others_fill_has_no_room_for_a_context", &scenario).run(|tell| {
         tell(Device::open(0).expect_err("no room").to_string());
     });
-    assert_snapshot!(said.output, @"NVIDIA GeForce RTX 4070 has no room for another process: others hold nearly all of its 12.00 GiB (nvidia-smi lists them)");
+    assert_snapshot!(said.output, @"NVIDIA GeForce RTX 4070 has no memory for another process: other processes hold nearly all of its 12.00 GiB (nvidia-smi lists them)");
 }
 
 #[test]
@@ -171,7 +171,7 @@ fn an_arena_that_does_not_fit_leaves_nothing_behind() {
         tell(format!("{} bytes are free", device.memory().expect("it says").free_bytes));
     });
     assert_snapshot!(said.output, @r#"
-    660 KiB are needed on the GPU and 512 KiB are free
+    660 KiB of GPU memory are needed, but only 512 KiB are free
     524288 bytes are free
     "#);
 }

@@ -56,7 +56,7 @@ fn a_token_shows_what_it_attends_to() {
             }
             shown.push(page.value::<String>(ATTENDED).await);
         }
-        assert!(shown.iter().all(|text| text.contains("<|endoftext|> looks at: ")), "{shown:?}");
+        assert!(shown.iter().all(|text| text.contains("<|endoftext|> attends to: ")), "{shown:?}");
         assert_eq!(page.value::<Vec<usize>>(SHADED).await, [0, 1, 2]);
         select(page, "head", "").await;
         page.until_says(ATTENDED, "Layer 0, mean of all heads.").await;
@@ -73,9 +73,9 @@ fn tokens_are_selected_with_the_keyboard() {
         write(page, "Once upon a time", 1, 420).await;
         page.script("document.querySelector('#tokens').focus()").await;
         page.press(&Key::Home).await;
-        page.until_says(ATTENDED, "Layer 0, head 0. O looks at: itself 100.0 %.").await;
+        page.until_says(ATTENDED, "Layer 0, head 0. O attends to: itself 100.0 %.").await;
         page.press(&Key::Right).await;
-        page.until_says(ATTENDED, "n looks at: ").await;
+        page.until_says(ATTENDED, "n attends to: ").await;
         page.until("both are shaded", &format!("{SHADED}.join() === '0,1'")).await;
         // The last token has attended to a part of the text only.
         page.press(&Key::End).await;

@@ -64,7 +64,7 @@ fn broken_files_are_named_and_leave_the_model_as_it_is() {
             (
                 "cut.safetensors",
                 &whole[..whole.len() - 5000],
-                &*format!("the file has {}: it is cut short", grouped(whole.len() - 5000)),
+                &*format!("the file has {}: it is truncated", grouped(whole.len() - 5000)),
             ),
             ("claims.safetensors", &huge[..], "transformer.wte.weight"),
             ("long.safetensors", &[0xFF; 64][..], "long"),
@@ -93,7 +93,10 @@ fn broken_files_are_named_and_leave_the_model_as_it_is() {
             choose(page, &[&file]).await;
             page.until(&format!("{name} is refused"), FAILED).await;
             let said = page.text("[data-testid=failure]").await;
-            assert!(said.contains("None of these files has weights") && !said.contains("header"), "{name}: {said}");
+            assert!(
+                said.contains("None of these files contains weights") && !said.contains("header"),
+                "{name}: {said}"
+            );
             page.click("[data-testid=failure] .button").await;
             page.until("it is closed", &format!("!{FAILED}")).await;
         }
@@ -252,7 +255,7 @@ fn a_tokenizer_of_another_size_is_remarked_on() {
         )
         .await;
         let notes = page.text(".demo__notes").await;
-        assert!(notes.contains("Note: the tokenizer has 260 tokens and the model 1,000"), "{notes}");
+        assert!(notes.contains("Note: the tokenizer has 260 tokens but the model has 1,000"), "{notes}");
         // The model has fewer tokens than the tokenizer, so a prompt may contain a token that the model lacks.
         let [model, tokenizer] = sparse_model(&scratch("demo_sizes"), 1, 1, 64, 259);
         choose(page, &[&model, &tokenizer]).await;
@@ -294,7 +297,7 @@ fn oversized_model_is_refused_before_reading_weights() {
         choose(page, &[&model, &tokenizer]).await;
         page.until("it does not fit", FAILED).await;
         let failure = page.text("[data-testid=failure]").await;
-        assert!(failure.starts_with("This does not fit"), "{failure}");
+        assert!(failure.starts_with("The model does not fit"), "{failure}");
         let said = page.text(".demo__ways").await;
         assert!(said.contains("15.03 GiB") && said.contains("more than the") && said.contains("WebAssembly"), "{said}");
         fs::remove_file(&model).expect("it can go");

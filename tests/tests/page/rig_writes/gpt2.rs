@@ -146,7 +146,7 @@ fn a_tokenizer_that_does_not_come_is_said_before_weights_are_fetched() {
         // An older agent's response.
         agent.answer_rest(TOKENIZER, 404, json!({ "code": "not_found", "message": "There is no such address." }));
         press(page).await;
-        until_says(page, "[data-testid=writes-said]", "The rig answered: There is no such address.").await;
+        until_says(page, "[data-testid=writes-said]", "The agent reported: There is no such address.").await;
         assert_eq!(agent.requests(TOKENIZER).len(), 1);
         assert!(agent.requests("GET /api/runs/0123456789abcdef/checkpoint").len() <= 2, "the head alone");
         page.until("it can be pressed again", "!document.querySelector('#writes-write').disabled").await;

@@ -212,7 +212,7 @@ mod tests {
         assert_eq!(attended.strongest(), [(6, 400), (2, 400), (3, 100), (4, 50), (1, 50)]);
         assert_eq!(attended.grades(), [2, 5, 3, 2, 0, 5]);
         let said = attended.words(&demo, Head::default()).expect("a token").to_string();
-        let expected = "Layer 0, head 0. d looks at: itself 40.0 %; ␣ (4 back) 40.0 %; b (3 back) 10.0 %; a (2 back) 5.0 %; a (5 back) 5.0 %.";
+        let expected = "Layer 0, head 0. d attends to: itself 40.0 %; ␣ (4 back) 40.0 %; b (3 back) 10.0 %; a (2 back) 5.0 %; a (5 back) 5.0 %.";
         assert_eq!(said.replace('\u{a0}', " "), expected);
     }
 }

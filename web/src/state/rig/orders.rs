@@ -355,7 +355,7 @@ mod tests {
             let fact = waits(rig, &rig.runs[at].run, T + 5003)?;
             Some((fact.value.replace('\u{a0}', " "), fact.note))
         };
-        assert_eq!(wait_of(&rig, 0), Some(("5 s".to_owned(), "place 2 of 2 in the queue".to_owned())));
+        assert_eq!(wait_of(&rig, 0), Some(("5 s".to_owned(), "position 2 of 2 in the queue".to_owned())));
         assert_eq!(wait_of(&rig, 2), None, "it does not wait");
         rig.runs[1].run.earlier = Some(EarlierParts { took_ms: 7, energy_joules: None, since_ms: T + 4 });
         assert_eq!(order(&rig), ["c", "b"], "a resumed run is last");

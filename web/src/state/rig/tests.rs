@@ -270,8 +270,8 @@ fn event_is_logged_once() {
             (9003, EventKind::GpuXid { gpu: gpu(), xid: 79 }),
         ],
         &[
-            "0: GeForce RTX 4070 stopped answering",
-            "0: GeForce RTX 4070 answers again",
+            "0: GeForce RTX 4070 stopped responding",
+            "0: GeForce RTX 4070 responds again",
             "0: GeForce RTX 4070: hotter than 85 °C",
             "0: GeForce RTX 4070: the driver reports an error, Xid 79",
         ],
@@ -289,7 +289,7 @@ fn event_is_logged_once() {
     for (cause, words) in [
         (Cause::OutOfGpuMemory, "ran out of GPU memory"),
         (Cause::OutOfHostMemory, "killed: the machine ran out of memory"),
-        (Cause::GpuError, "failed after an error of its GPU"),
+        (Cause::GpuError, "failed after a GPU error"),
         (Cause::Diverged, "diverged"),
         (Cause::Other, "failed with exit code 1"),
     ] {
@@ -298,9 +298,9 @@ fn event_is_logged_once() {
     }
     let set_aside = |settings| EventKind::HistorySetAside { file: "old.sqlite".to_owned(), runs: 2, settings };
     let begins =
-        "The history file was damaged. It was set aside as old.sqlite, and a new one begun. With it went its telemetry";
-    tells(vec![(0, set_aside(true))], &[&format!("{begins}; 2 runs and the settings were taken over.")]);
-    let lost = format!("{begins}, alert settings and price per kWh; 2 runs were taken over.");
+        "The history file was damaged. It was renamed to old.sqlite, and a new one was created. Recovered 2 runs";
+    tells(vec![(0, set_aside(true))], &[&format!("{begins} and the settings. Its telemetry was lost.")]);
+    let lost = format!("{begins}. Its telemetry, alert settings and price per kWh were lost.");
     tells(vec![(0, set_aside(false))], &[&lost]);
 }
 
@@ -381,5 +381,5 @@ fn a_run_that_waits_has_not_begun_and_the_agent_s_own_do_not_tell_each_checkpoin
     rig.hear(ServerMessage::Event(event(14, EventKind::RunCheckpoint { folder: "theirs".to_owned() })), false);
     let said: Vec<String> = rig.log.iter().filter_map(|event| messages::event(&rig, event)).collect();
     assert_eq!(said.len(), 3, "{said:?}");
-    assert!(said[0].contains("theirs") && said[1].contains("running") && said[2].contains("waits"), "{said:?}");
+    assert!(said[0].contains("theirs") && said[1].contains("running") && said[2].contains("queued"), "{said:?}");
 }

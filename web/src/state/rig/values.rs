@@ -112,6 +112,6 @@ mod tests {
     fn only_what_slows_a_gpu_is_reported() {
         assert_eq!(throttled(Throttle::Idle.bit() | Throttle::ApplicationClocks.bit()), "");
         let both = throttled(Throttle::PowerCap.bit() | Throttle::HardwareThermal.bit() | 1 << 60);
-        assert!(both.contains("power") && both.contains("heat"), "{both}");
+        assert!(both.contains("power") && both.contains("temperature"), "{both}");
     }
 }

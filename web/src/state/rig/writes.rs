@@ -188,7 +188,11 @@ mod tests {
         let ready = format!("c{}", Text::from(text::NO_WEBGPU).packed());
         hear_all(&mut writes, &["dsimd128", &ready, "bOnce", "a upon", "a a"]);
         assert_eq!((writes.stage, writes.text.as_str()), (Stage::Writing, "Once upon a"));
-        assert!(writes.said.starts_with("CPU in WebAssembly, simd128. This browser has no WebGPU"), "{}", writes.said);
+        assert!(
+            writes.said.starts_with("CPU in WebAssembly, simd128. This browser does not support WebGPU"),
+            "{}",
+            writes.said
+        );
         hear_all(&mut writes, &["s45", "s20005", "l2"]);
         assert_eq!((writes.stage, writes.rate.as_str()), (Stage::Ready, "2,000 tokens/s"));
         assert_eq!(writes.ended, "Stopped at the limit of 2 tokens.");
@@ -232,11 +236,11 @@ mod tests {
     #[test]
     fn a_checkpoint_s_number_is_of_the_iteration_that_comes_next() {
         for (iter, max_iters, words) in [
-            (0, None, "made before iteration 0"),
-            (250, Some(5000), "made before iteration 250"),
-            (60, Some(60), "made before iteration 60"),
-            (61, Some(60), "made after the last iteration"),
-            (5001, None, "made before iteration 5,001"),
+            (0, None, "saved before iteration 0"),
+            (250, Some(5000), "saved before iteration 250"),
+            (60, Some(60), "saved before iteration 60"),
+            (61, Some(60), "saved after the last iteration"),
+            (5001, None, "saved before iteration 5,001"),
         ] {
             assert_eq!(made(iter, max_iters), words);
         }

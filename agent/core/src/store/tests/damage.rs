@@ -187,7 +187,7 @@ fn a_file_of_a_later_version_is_refused_and_left_alone() {
     let Some(StoreEvent::State(HistoryState::Paused { reason, since_ms: START_MS })) = reports.first() else {
         panic!("{reports:?}");
     };
-    assert!(reason.en.contains("a newer headroom wrote it") && reason.en.contains("99"), "{reason}");
+    assert!(reason.en.contains("a newer version of headroom wrote it") && reason.en.contains("99"), "{reason}");
     let events = reports.iter().filter(|event| matches!(event, StoreEvent::Event(Event { id: 0, .. }))).count();
     assert_eq!((events, reports.len()), (2, 3), "the agent's start and the pause of history");
     assert!(rig.names().iter().all(|name| !name.contains("damaged")), "{:?}", rig.names());

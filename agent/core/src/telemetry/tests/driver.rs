@@ -51,7 +51,7 @@ fn a_library_that_is_installed_later_is_found() {
     fs::rename(&path, &away).expect("away");
     let events = rig.read();
     let Some(DriverState::NoDriver { reason }) = driver(&events) else { panic!("{events:?}") };
-    assert!(reason.en.contains("cannot be loaded"), "{reason}");
+    assert!(reason.en.contains("cannot load the library"), "{reason}");
     fs::rename(&away, &path).expect("back");
     assert_eq!(driver(&rig.seconds(2)), Some(&ready()));
 }

@@ -192,7 +192,7 @@ schemas! {
         percent: u64,
     }
 
-    /// A run printed nothing new for this time.
+    /// A run makes no progress for this time.
     #[serde(deny_unknown_fields)]
     NoProgress {
         #[schema(schema_with = no_progress)]

@@ -72,7 +72,7 @@ fn offsets_are_those_that_nanogpt_draws() {
     assert_eq!(dataset.n_offsets(Split::Val, 8).expect("some"), 2);
     assert_eq!(dataset.n_offsets(Split::Val, 9).expect("some"), 1);
     for block_size in [10, 11] {
-        let end = format!("DIR/val.bin: 10 tokens are too few for rows of {block_size} and the one that follows");
+        let end = format!("DIR/val.bin: 10 tokens are too few; rows of {block_size} and one more token are needed");
         said(&folder, dataset.n_offsets(Split::Val, block_size), &end);
     }
     let (mut x, mut y) = ([0; 8], [0; 8]);
@@ -92,7 +92,7 @@ fn a_token_beyond_the_vocabulary_has_a_place() {
     assert_eq!(dataset.vocab_size(), 26);
     let (mut x, mut y) = ([0; 4], [0; 4]);
     dataset.read_batch(Split::Train, &[21], 4, &mut x, &mut y).expect("z is the last");
-    let end = "DIR/train.bin: token 26 is 26, and the vocabulary has 26";
+    let end = "DIR/train.bin: token 26 is 26, but the vocabulary has 26";
     said(&folder, dataset.read_batch(Split::Train, &[22], 4, &mut x, &mut y), end);
     let wider = dataset.with_vocab_size(27);
     wider.read_batch(Split::Train, &[22], 4, &mut x, &mut y).expect("the model has one more");
@@ -120,7 +120,7 @@ fn the_tokenizer_is_the_folders() {
 fn what_is_broken_is_said() {
     let folder = small("broken");
     folder.put("val.bin", b"abc");
-    said(&folder, Dataset::open(&folder.0), "DIR/val.bin: 3 bytes are no whole number of 16-bit tokens");
+    said(&folder, Dataset::open(&folder.0), "DIR/val.bin: 3 bytes are not a whole number of 16-bit tokens");
     fs::remove_file(folder.0.join("val.bin")).expect("it was there");
     assert!(matches!(Dataset::open(&folder.0), Err(DatasetError::Unreadable { .. })));
     folder.put("val.bin/x", b"");

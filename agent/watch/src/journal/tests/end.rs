@@ -89,7 +89,7 @@ fn a_checkpoint_that_cannot_be_saved_is_reported_at_once_and_once() {
     journal.tick(SECOND * 2);
     journal.tick(SECOND * 3);
     let [EventKind::RunNotSaved { iter: 100, message }] = &*kept.all() else { panic!("{:?}", kept.all()) };
-    assert!(message.en.contains("no space left on device.\nThere is none before it."), "{message}");
+    assert!(message.en.contains("no space left on device.\nThere is no earlier checkpoint."), "{message}");
 }
 
 #[test]

@@ -67,8 +67,8 @@ fn launcher_sets_the_number_of_processes() {
     let pasted = from_pasted_text("pasted", "torchrun --nproc_per_node=gpu train.py");
     assert_eq!(
         pasted.problems.as_slice()[0].to_string(),
-        "--nproc_per_node=gpu: how many processes `gpu` means is known only on that machine\n\nhint: write \
-         --nproc_per_node= with a number"
+        "--nproc_per_node=gpu: the number of processes for `gpu` depends on that machine\n\nhint: set \
+         --nproc_per_node= to a number"
     );
 }
 
@@ -131,7 +131,7 @@ fn a_log_gives_the_config_and_the_arguments() {
     assert_eq!(settings.vocab_size(), 65);
     assert_eq!(settings.get_f64("dropout"), Some(0.0));
     let said: Vec<String> = settings.problems.as_slice().iter().map(ToString::to_string).collect();
-    assert_eq!(said, ["config/x.py:3:11: dropout is 0,2, but it has to be a number"]);
+    assert_eq!(said, ["config/x.py:3:11: dropout is 0,2, but it must be a number"]);
 }
 
 #[test]
@@ -224,7 +224,7 @@ fn a_second_command_is_named_as_unread() {
         let settings = from_pasted_text("pasted", text).read();
         assert_eq!(settings.value("batch_size"), Some(Value::Int(8)), "{text}");
         let said: Vec<String> = settings.problems.as_slice().iter().map(ToString::to_string).collect();
-        let expected = "command line: `python train.py --batch_size=64` is not read by this program";
+        let expected = "command line: `python train.py --batch_size=64` is not read by Headroom";
         assert_eq!((said.as_slice(), settings.is_complete()), (&[expected.to_owned()][..], true), "{text}");
     }
     let alone = from_pasted_text("pasted", "python data/prepare.py && python train.py | tee train.py.log").read();

@@ -153,13 +153,13 @@ fn earlier_names_and_defaults_are_known() {
 fn python_errors_are_errors() {
     check("x = 1 // 0", "c.py:1:7: x has no value: Python stops here: division by zero");
     check("x = 1.0 % 0", "c.py:1:9: x has no value: Python stops here: division by zero");
-    check("x = 'a' + 1", "c.py:1:9: x has no value: Python stops here: the types do not go together");
-    check("x = true", "c.py:1:5: x has no value: `true` is not defined; Python writes True, False and None");
-    check("x = 5 5", "c.py:1:7: `5` is not expected here; the line is left out");
-    check("x =", "c.py:1:4: something is missing at the end of this line; the line is left out");
-    check("x = 007", "c.py:1:5: Python refuses a whole number that starts with 0; the line is left out");
-    check("x = 'abc", "c.py:1:5: this string is not closed on its line; the line is left out");
-    check("x = “abc”", "c.py:1:5: a curly quotation mark; Python wants ' or \"; the line is left out");
+    check("x = 'a' + 1", "c.py:1:9: x has no value: Python stops here: unsupported operand types");
+    check("x = true", "c.py:1:5: x has no value: `true` is not defined; Python's names are True, False and None");
+    check("x = 5 5", "c.py:1:7: `5` is not expected here; the line is ignored");
+    check("x =", "c.py:1:4: this line is incomplete; the line is ignored");
+    check("x = 007", "c.py:1:5: Python rejects a whole number that starts with 0; the line is ignored");
+    check("x = 'abc", "c.py:1:5: this string is not closed on its line; the line is ignored");
+    check("x = “abc”", "c.py:1:5: a curly quotation mark; Python needs ' or \"; the line is ignored");
     check("x = (1, 2", "c.py:1:5: this bracket is never closed");
     check("x = 10.0 ** 400", "c.py:1:10: x has no value: Python stops here: the result is too large for a float");
     for text in ["x = 5 5", "x = 1 // 0", "x = ("] {
@@ -171,7 +171,7 @@ fn python_errors_are_errors() {
 fn huge_numbers_are_refused_at_once() {
     check("x = 9 ** 9 ** 9 ** 9", "c.py:1:12: x has no value: a whole number beyond 64 bits is not evaluated");
     check("x = 10 ** 30", "c.py:1:8: x has no value: a whole number beyond 64 bits is not evaluated");
-    check("x = 'a' * 10 ** 12", "c.py:1:9: x has no value: a string of more than 1,024 bytes is not kept");
+    check("x = 'a' * 10 ** 12", "c.py:1:9: x has no value: a string of more than 1,024 bytes is not evaluated");
 }
 
 #[test]

@@ -87,9 +87,12 @@ fn without_a_config_ambiguity_is_shown() {
 fn other_errors_are_named() {
     for (text, words) in [
         ("RuntimeError: CUDA error: device-side assert triggered", "Not an out-of-memory error"),
-        ("RuntimeError: CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`", "full GPU"),
+        (
+            "RuntimeError: CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`",
+            "the GPU is full",
+        ),
         ("RuntimeError: CUDA error: out of memory", "outside PyTorch's allocator"),
-        ("DefaultCPUAllocator: can't allocate memory: you tried to allocate 10605230080 bytes.", "host's memory"),
+        ("DefaultCPUAllocator: can't allocate memory: you tried to allocate 10605230080 bytes.", "Host memory is full"),
         ("everything went well", "no out-of-memory message"),
     ] {
         let found = ask(text, "");
@@ -186,7 +189,7 @@ fn figures_are_explained() {
     };
     for (text, words) in [
         (message("2.68 GiB", "7.04 GiB", "6.50 GiB"), "expandable_segments:True"),
-        (message("7.00 GiB", "4.00 GiB", "73.00 MiB"), "more than the 6.14 GiB asked for"),
+        (message("7.00 GiB", "4.00 GiB", "73.00 MiB"), "more than the 6.14 GiB requested"),
         (message("0 bytes", "17179869184.00 GiB", "73.00 MiB"), "WSL"),
     ] {
         let said = asked(&text).explanation.text.to_string();
@@ -233,7 +236,7 @@ fn causes_are_ranked() {
         (
             figures("512.00 MiB", "20.00 MiB", "1.67 GiB", "1.00 GiB", "52.00 MiB"),
             "other_process",
-            "Process 1234 holds 10.00 GiB of the GPU's 11.69 GiB. Without that, the 512.00 MiB",
+            "Process 1234 holds 10.00 GiB of the GPU's 11.69 GiB. Otherwise the requested 512.00 MiB",
             "fragmentation",
         ),
         // 50 MiB of 11.69 GiB does not count as fragmentation: the GPU is full.
@@ -246,7 +249,7 @@ fn causes_are_ranked() {
         (
             without(figures("2.00 GiB", "20.00 MiB", "11.67 GiB", "6.00 GiB", "5.20 GiB")),
             "fragmentation",
-            "would get past this allocation, not necessarily the run",
+            "would avoid this failure, but not necessarily later ones",
             "is full",
         ),
         // Nor does a notable share that is too small for the request.

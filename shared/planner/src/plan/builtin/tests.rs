@@ -61,7 +61,7 @@ fn unsupported_configs_are_reported() {
     let on = |gpu: &str| Options { gpu: gpu.to_owned(), ..Options::default() };
     let two = Options { world_size: 2, ..Options::default() };
     for (settings, options, why) in [
-        ("dtype = 'float32'", Options::default(), "bfloat16 and not in float32"),
+        ("dtype = 'float32'", Options::default(), "bfloat16, not in float32"),
         ("n_head = 3", Options::default(), "n_embd / n_head in steps of 8 up to 128, and this is 256"),
         ("n_head = 64", Options::default(), "and this is 12"),
         ("n_embd = 12288\nn_head = 96", on("H200"), "n_embd in steps of 8 up to 9216, and this is 12288"),

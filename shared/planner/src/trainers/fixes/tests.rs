@@ -52,7 +52,7 @@ fn depth_20_fits_12_gb_only_as_another_model() {
     assert!(advice.fixes.iter().all(|fix| !fix.fits() || fix.effect == Effect::ChangesModel));
     let obstacle: Vec<String> = advice.obstacle.iter().map(Text::to_string).collect();
     assert_eq!(obstacle.len(), 2, "{obstacle:?}");
-    assert!(obstacle[0].contains("of optimizer state"), "{obstacle:?}");
+    assert!(obstacle[0].contains("for optimizer state"), "{obstacle:?}");
     assert!(obstacle[1].contains("20 bytes per matrix parameter"), "{obstacle:?}");
 }
 

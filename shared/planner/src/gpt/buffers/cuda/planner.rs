@@ -13,7 +13,7 @@ pub const RESERVE_BYTES: u64 = 256 << 20;
 /// Error: even the smallest arena does not fit.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
-    "computing everything again, the run takes {}, and {} of the GPU's memory may be taken",
+    "with everything recomputed, the run needs {}; {} of the GPU's memory are available",
     human_size(*needed_bytes),
     human_size(*free_bytes)
 )]
