@@ -23,6 +23,7 @@ pub mod recording;
 pub mod report;
 pub mod request;
 pub mod session;
+pub mod snapshot;
 pub mod survey;
 pub mod torch;
 pub mod train_config;

@@ -254,6 +254,11 @@ fn signed_difference(have: u64, need: u64) -> i64 {
 }
 
 impl<R: RunOnMachine> Plan<R> {
+    /// The run as allocations and frees.
+    pub(crate) const fn program(&self) -> &Program {
+        &self.program
+    }
+
     /// Whether the run fits with expandable segments.
     #[must_use]
     pub fn fits_expandable(&self) -> bool {

@@ -187,9 +187,9 @@ impl Recording {
 /// A recording and the machine to replay it on.
 #[derive(Clone, Debug)]
 pub struct ReplayRequest {
-    /// Origin of the recording.
-    pub origin: Origin,
-    /// What the recorder assumed, one sentence each.
+    /// Origin of the recording; `None` for a snapshot of PyTorch.
+    pub origin: Option<Origin>,
+    /// What the recorder assumed, or what a snapshot lacks, one sentence each.
     pub notes: Vec<String>,
     machine: Machine,
 }
@@ -201,10 +201,15 @@ impl RunOnMachine for ReplayRequest {
 }
 
 impl ReplayRequest {
+    /// The replay of a snapshot.
+    pub(crate) const fn of_snapshot(machine: Machine, notes: Vec<String>) -> Self {
+        Self { origin: None, notes, machine }
+    }
+
     /// Remarks on the figures.
     #[must_use]
     pub fn remarks(&self) -> Vec<String> {
-        let Origin { capability, steps, .. } = &self.origin;
+        let Some(Origin { capability, steps, .. }) = &self.origin else { return self.notes.clone() };
         let mut remarks = vec![format!(
             "The figures are those of the {steps} recorded {}. A longer run may reserve more.",
             if *steps == 1 { "step" } else { "steps" }
@@ -274,7 +279,7 @@ pub fn plan(recording: &Recording, machine: Machine) -> Result<Plan<ReplayReques
     let gpu = machine.gpu();
     let program = recording.program(gpu)?;
     let Recording { origin, notes, .. } = recording;
-    let request = ReplayRequest { origin: origin.clone(), notes: notes.clone(), machine };
+    let request = ReplayRequest { origin: Some(origin.clone()), notes: notes.clone(), machine };
     let is_same = gpu.compute_capability == origin.capability;
     let kind = if is_same { RunKind::Recorded } else { RunKind::FollowsCode };
     Ok(Plan::simulate(request, program, |request, outcome| {

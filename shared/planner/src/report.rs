@@ -160,13 +160,14 @@ impl Plan<ReplayRequest> {
     #[must_use]
     pub fn replay_document(&self) -> Node {
         let MemoryFields { device, phases, peak, oom, basis } = self.memory_fields();
-        let Origin { torch, program, capability, steps } = &self.request.origin;
-        let recording = vec![
-            ("program", words(Some(program))),
-            ("torch", words(Some(torch))),
-            ("compute_capability", words(Some(&capability.to_string()))),
-            ("steps", number(*steps)),
-        ];
+        let recording = self.request.origin.as_ref().map(|Origin { torch, program, capability, steps }| {
+            Node::Object(vec![
+                ("program", words(Some(program))),
+                ("torch", words(Some(torch))),
+                ("compute_capability", words(Some(&capability.to_string()))),
+                ("steps", number(*steps)),
+            ])
+        });
         let tensors = self.largest_at_peak().into_iter().take(MAX_TENSORS).map(|group| {
             Node::Object(vec![
                 ("tensor", words(Some(&group.tensor.stored.name_in(None)))),
@@ -182,7 +183,7 @@ impl Plan<ReplayRequest> {
         let remarks = self.request.remarks();
         Node::Object(vec![
             ("schema", number(SCHEMA)),
-            ("recording", Node::Object(recording)),
+            ("recording", recording.unwrap_or_else(|| words(None))),
             ("device", device),
             ("fits", number(self.fits)),
             ("headroom_bytes", number(self.headroom_bytes)),

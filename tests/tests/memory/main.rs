@@ -22,3 +22,4 @@ mod quantized;
 mod random_rows;
 mod recorded;
 mod records;
+mod snapshots;

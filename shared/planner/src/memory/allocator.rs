@@ -14,11 +14,13 @@ mod conf;
 mod expandable;
 mod pool;
 mod release;
+mod restore;
 mod settings;
 mod sizes;
 
 pub use conf::{AllocConf, AllocConfError, GpuSettings};
 use pool::Pool;
+pub use restore::{SegmentState, expandable_segment_bytes};
 use settings::Ages;
 pub use settings::{Defaults, Settings};
 use sizes::{MIN_BLOCK_SIZE, SMALL_SIZE};

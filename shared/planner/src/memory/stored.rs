@@ -8,7 +8,7 @@ use crate::{
 };
 
 /// Batch that determines a section's shapes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Batch {
     /// The training batch, `batch_size`.
     Train,

@@ -20,6 +20,9 @@ pub enum ProgramError {
     /// A program has fewer kinds of tensors.
     #[error("cannot replay the recording: it has more than {} kinds of tensors", u16::MAX)]
     TooManyTensors,
+    /// The tensors are too large.
+    #[error("cannot replay the recording: its tensors exceed every GPU")]
+    TensorsTooLarge,
     /// The scratch memory of its kernels is too large.
     #[error("cannot replay the recording: the scratch memory of its kernels exceeds every GPU")]
     TooLarge,

@@ -1,6 +1,9 @@
 //! Settings of the allocator, as the replica reads them.
 
-use super::sizes::{LARGE_BUFFER, segment_bytes_with};
+use super::{
+    restore::expandable_segment_bytes,
+    sizes::{LARGE_BUFFER, segment_bytes_with},
+};
 
 /// Settings that change which segments and blocks the allocator uses.
 ///
@@ -115,7 +118,7 @@ impl Settings for Defaults {
 
     #[inline(always)]
     fn expandable_bytes(&self, _: u64) -> u64 {
-        (u64::MAX >> 8).next_multiple_of(LARGE_BUFFER)
+        expandable_segment_bytes()
     }
 
     #[inline(always)]
