@@ -53,6 +53,9 @@ pub enum Error {
     Usage(#[from] UsageError),
     #[error(transparent)]
     Plan(#[from] plan::Error),
+    /// A plan cannot be written as a snapshot of PyTorch.
+    #[error(transparent)]
+    Snapshot(#[from] plan::snapshot_file::SnapshotError),
     #[error(transparent)]
     Record(#[from] record::Error),
     #[error(transparent)]
@@ -97,7 +100,7 @@ impl Error {
             Self::Train(error) => error.hint().map(|hint| hint.to_string()),
             Self::Watch(error) => error.hint(),
             Self::Runs(error) => error.hint(),
-            Self::Doctor(_) | Self::Man(_) | Self::Print(_) => None,
+            Self::Snapshot(_) | Self::Doctor(_) | Self::Man(_) | Self::Print(_) => None,
         }
     }
 }

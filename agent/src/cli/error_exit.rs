@@ -35,7 +35,7 @@ impl Error {
             Self::Train(error) => of_train(error),
             Self::Watch(error) => error.exit(),
             Self::Runs(error) => of_runs(error),
-            Self::Man(_) => Exit::InputOutput,
+            Self::Man(_) | Self::Snapshot(_) => Exit::InputOutput,
         }
     }
 }

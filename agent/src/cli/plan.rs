@@ -8,6 +8,7 @@ mod gpus;
 pub mod machine;
 pub mod options;
 pub mod report;
+pub mod snapshot_file;
 pub mod trainer;
 
 use std::{
@@ -174,6 +175,9 @@ pub fn run(mut args: Vec<OsString>) -> Result<Exit, super::Error> {
     if request.link && request.options.tuned.is_some() {
         return Err(UsageError::Exclusive("alloc-conf", "link").into());
     }
+    if request.snapshot.is_some() && request.options.tuned.is_some() {
+        return Err(UsageError::Exclusive("alloc-conf", "snapshot").into());
+    }
     let is_for_all_gpus = request.is_for_all_gpus();
     if is_for_all_gpus {
         if request.options.vram_bytes.is_some() {
@@ -181,6 +185,9 @@ pub fn run(mut args: Vec<OsString>) -> Result<Exit, super::Error> {
         }
         if request.link {
             return Err(UsageError::Exclusive("gpu all", "link").into());
+        }
+        if request.snapshot.is_some() {
+            return Err(UsageError::Exclusive("gpu all", "snapshot").into());
         }
         request.options.gpu = Options::default().gpu;
     }
@@ -198,6 +205,9 @@ pub fn run(mut args: Vec<OsString>) -> Result<Exit, super::Error> {
         gpus::answer(&request, &resolved.settings).map_err(Error::from)?
     } else {
         let plan = plan(asked).map_err(Error::from)?;
+        if let Some(file) = &request.snapshot {
+            snapshot_file::write(file, &plan)?;
+        }
         (answer(&request, &sources, &resolved, &plan)?, plan.fits)
     };
     // The answer comes first, also if both streams go to one terminal.

@@ -1,11 +1,13 @@
-//! `headroom replay`: the memory of a recorded run on a GPU.
+//! `headroom replay`: the memory of a recorded run on a GPU, and of a memory snapshot of PyTorch.
 
 mod report;
+mod snapshot_report;
 
 use std::{
     ffi::OsString,
     fs::File,
     io::{self, Read},
+    path::PathBuf,
 };
 
 use headroom_planner::{
@@ -13,8 +15,9 @@ use headroom_planner::{
     memory::message::TorchVersion,
     plan::Plan,
     recording::{self, DecodeError, Decoder, Problem, ProgramError, Recording, ReplayRequest},
-    report::Node,
+    report::{Node, SCHEMA},
     session::{MachineError, Options},
+    snapshot::{self, History, PICKLE_START, ReadError, Reader, Report, Snapshot},
 };
 use thiserror::Error;
 
@@ -22,13 +25,18 @@ use super::{
     Exit,
     args::{Flag, ParsedArgs, UsageError, Word, parse, refusal, shown},
     command::{Command, Words},
-    plan::machine::{PlanArguments, allocator_remarks},
+    plan::{
+        machine::{PlanArguments, allocator_remarks},
+        snapshot_file,
+    },
     print,
     style::Style,
 };
 
 /// Bytes of a file that are read at once.
 const PIECE_BYTES: usize = 64 << 10;
+/// First byte of a file compressed with gzip.
+const GZIP_START: u8 = 0x1f;
 
 /// Why a recording is not replayed.
 #[derive(Debug, Error)]
@@ -52,6 +60,20 @@ pub enum Error {
         /// What is wrong, with its offset.
         error: DecodeError,
     },
+    /// The file is not a memory snapshot.
+    #[error("cannot read {name}: {error}")]
+    InvalidSnapshot {
+        /// Name as given.
+        name: String,
+        /// What is wrong, with its offset.
+        error: ReadError,
+    },
+    /// The file is compressed.
+    #[error("cannot read {name}: it is compressed with gzip")]
+    Compressed {
+        /// Name as given.
+        name: String,
+    },
     /// The recording is no program.
     #[error(transparent)]
     Program(#[from] ProgramError),
@@ -68,8 +90,16 @@ impl Error {
     pub fn hint(&self) -> Option<String> {
         let hint = match self {
             Self::NoFile => "`headroom record -- python train.py` records a run",
+            Self::InvalidSnapshot { error, .. } => match error.problem {
+                snapshot::Problem::Cut => "dump the snapshot again; the file may be incomplete",
+                _ => "`torch.cuda.memory._dump_snapshot(\"snapshot.pickle\")` writes a snapshot",
+            },
+            Self::Compressed { .. } => "decompress it first, as with `gunzip`",
             Self::Invalid { error, .. } => match error.problem {
-                Problem::NotARecording => "`headroom record -- python train.py` writes a recording",
+                Problem::NotARecording => {
+                    "`headroom record -- python train.py` writes a recording, and \
+                     `torch.cuda.memory._dump_snapshot(\"snapshot.pickle\")` a snapshot"
+                }
                 Problem::Version(_) => "install the version of Headroom that recorded the run",
                 _ => "record the run again; the file may be incomplete",
             },
@@ -96,6 +126,7 @@ struct Arguments {
     json: bool,
     gives_torch: bool,
     gpus: Option<Vec<&'static Device>>,
+    snapshot: Option<PathBuf>,
     file: Option<OsString>,
 }
 
@@ -106,6 +137,10 @@ impl PlanArguments for Arguments {
 
     fn json(&mut self) -> &mut bool {
         &mut self.json
+    }
+
+    fn write_snapshot(&mut self, file: &str) {
+        self.snapshot = Some(file.into());
     }
 
     fn gpus(&mut self) -> &mut Option<Vec<&'static Device>> {
@@ -130,6 +165,7 @@ const FLAGS: &[Flag<Arguments>] = &[
         },
     },
     Flag::JSON,
+    Flag::SNAPSHOT,
 ];
 
 /// The command, for help, completions and the manual.
@@ -138,17 +174,22 @@ pub const COMMAND: Command = Command {
     summary: "Predict whether a recorded run fits on a GPU",
     about: "\
 Replays a recording of `headroom record` on a GPU: how much memory the run needs, whether it
-fits, where it would run out of memory, and the largest tensors with their source lines.",
+fits, where it would run out of memory, and the largest tensors with their source lines.
+
+The file may also be a memory snapshot of PyTorch. The command then prints its peaks, its
+largest blocks with their source lines, and its failed requests. With a GPU or another option
+of the machine, it also replays the snapshot.",
     usage: &["headroom replay [OPTIONS] FILE"],
-    arguments: "  FILE           A recording, such as train.headroom",
+    arguments: "  FILE           A recording, such as train.headroom, or a memory snapshot of PyTorch",
     options: || shown(FLAGS),
     words: Words::Files,
     notes: "A SIZE is 11.69GiB, 800MiB, 12GB or a number of bytes.",
-    exits: &[(0, "the run fits"), (1, "the run does not fit")],
+    exits: &[(0, "the run fits, or only the snapshot is described"), (1, "the run does not fit")],
     examples: &[
         "headroom replay train.headroom --gpu \"RTX 4070\"",
         "headroom replay train.headroom --gpu \"RTX 3060\" --alloc-conf max_split_size_mb:64",
         "headroom replay train.headroom --gpu \"RTX 3060\" --expandable-segments --json",
+        "headroom replay snapshot.pickle",
     ],
     run,
     ..Command::EMPTY
@@ -159,19 +200,24 @@ fn run(args: Vec<OsString>) -> Result<Exit, super::Error> {
     if parse(COMMAND.name, FLAGS, args, &mut arguments, take_word)? == ParsedArgs::Help {
         return COMMAND.print_help();
     }
-    let plan = replayed(&mut arguments)?;
-    let answer = if arguments.json {
-        let mut document = plan.replay_document();
-        if let Node::Object(fields) = &mut document {
-            let variables = report::variables_that_fit(&plan).into_iter().map(|variable| Node::Value(variable.into()));
-            fields.push(("fits_with", Node::List(variables.collect())));
+    if arguments.snapshot.is_some() && arguments.options.tuned.is_some() {
+        return Err(UsageError::Exclusive("alloc-conf", "snapshot").into());
+    }
+    let path = arguments.file.clone().ok_or(Error::NoFile)?;
+    let name = path.to_string_lossy().into_owned();
+    let file = File::open(&path).map_err(|error| Error::Unreadable { name: name.clone(), error })?;
+    let (answer, plan) = match read(file, &name)? {
+        Contents::Recording(recording) => {
+            let plan = replayed(&mut arguments, &recording)?;
+            (recording_answer(&arguments, &plan)?, Some(plan))
         }
-        serde_json::to_string_pretty(&document).map_err(Error::from)? + "\n"
-    } else {
-        report::answer(&plan, &allocator_remarks(&arguments.options), &Style::of_stdout())
+        Contents::Snapshot(snapshot) => snapshot_answer(&arguments, &snapshot)?,
     };
+    if let (Some(file), Some(plan)) = (&arguments.snapshot, &plan) {
+        snapshot_file::write(file, plan)?;
+    }
     print::data(&answer)?;
-    Ok(if plan.fits { Exit::Success } else { Exit::Failure })
+    Ok(if plan.is_none_or(|plan| plan.fits) { Exit::Success } else { Exit::Failure })
 }
 
 fn take_word(arguments: &mut Arguments, word: Word) -> Result<(), UsageError> {
@@ -184,28 +230,94 @@ fn take_word(arguments: &mut Arguments, word: Word) -> Result<(), UsageError> {
     }
 }
 
-fn replayed(arguments: &mut Arguments) -> Result<Plan<ReplayRequest>, Error> {
-    let path = arguments.file.as_ref().ok_or(Error::NoFile)?;
-    let name = path.to_string_lossy().into_owned();
-    let file = File::open(path).map_err(|error| Error::Unreadable { name: name.clone(), error })?;
-    let recording = read(file, &name)?;
+fn recording_answer(arguments: &Arguments, plan: &Plan<ReplayRequest>) -> Result<String, Error> {
+    if arguments.json {
+        return Ok(serde_json::to_string_pretty(&replay_document(plan))? + "\n");
+    }
+    Ok(report::answer(plan, &allocator_remarks(&arguments.options), &Style::of_stdout()))
+}
+
+/// The answer of a replay as JSON, with the environment variables that make the run fit.
+fn replay_document(plan: &Plan<ReplayRequest>) -> Node {
+    let mut document = plan.replay_document();
+    if let Node::Object(fields) = &mut document {
+        let variables = report::variables_that_fit(plan).into_iter().map(|variable| Node::Value(variable.into()));
+        fields.push(("fits_with", Node::List(variables.collect())));
+    }
+    document
+}
+
+/// Describes a snapshot, and replays it if an option of the machine is given.
+fn snapshot_answer(arguments: &Arguments, snapshot: &Snapshot) -> Result<(String, Option<Plan<ReplayRequest>>), Error> {
+    let device = snapshot.main_device();
+    let report = Report::new(snapshot, device);
+    let replays = arguments.options != Options::default() || arguments.snapshot.is_some();
+    let plan = match replays {
+        true => Some(snapshot::plan(&History::new(snapshot, device), arguments.options.machine()?)?),
+        false => None,
+    };
+    if arguments.json {
+        let replay = plan.as_ref().map_or(Node::Value(serde_json::Value::Null), replay_document);
+        let document = Node::Object(vec![
+            ("schema", Node::Value(SCHEMA.into())),
+            ("snapshot", report.document()),
+            ("replay", replay),
+        ]);
+        return Ok((serde_json::to_string_pretty(&document)? + "\n", plan));
+    }
+    let style = Style::of_stdout();
+    let mut answer = snapshot_report::answer(&report, &style);
+    if let Some(plan) = &plan {
+        answer = answer + "\n" + &report::answer(plan, &allocator_remarks(&arguments.options), &style);
+    }
+    Ok((answer, plan))
+}
+
+fn replayed(arguments: &mut Arguments, recording: &Recording) -> Result<Plan<ReplayRequest>, Error> {
     // A version that cannot be read keeps the default.
     if !arguments.gives_torch && recording.origin.torch.parse::<TorchVersion>().is_ok() {
         arguments.options.torch.clone_from(&recording.origin.torch);
     }
-    Ok(recording::plan(&recording, arguments.options.machine()?)?)
+    Ok(recording::plan(recording, arguments.options.machine()?)?)
 }
 
-fn read(mut file: File, name: &str) -> Result<Recording, Error> {
+/// Contents of a file.
+enum Contents {
+    Recording(Recording),
+    Snapshot(Box<Snapshot>),
+}
+
+/// Reads a file; its first byte shows its kind.
+fn read(mut file: File, name: &str) -> Result<Contents, Error> {
     let mut decoder = Decoder::default();
+    let mut reader: Option<Reader> = None;
     let mut piece = vec![0; PIECE_BYTES];
+    let mut is_first = true;
     let invalid = |error| Error::Invalid { name: name.to_owned(), error };
+    let invalid_snapshot = |error| Error::InvalidSnapshot { name: name.to_owned(), error };
     loop {
-        match file.read(&mut piece) {
-            Ok(0) => return decoder.finish().map_err(invalid),
-            Ok(n) => decoder.push(&piece[..n]).map_err(invalid)?,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+        let n = match file.read(&mut piece) {
+            Ok(n) => n,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(error) => return Err(Error::Unreadable { name: name.to_owned(), error }),
+        };
+        let bytes = &piece[..n];
+        if std::mem::take(&mut is_first) {
+            match bytes.first() {
+                Some(&PICKLE_START) => reader = Some(Reader::default()),
+                Some(&GZIP_START) => return Err(Error::Compressed { name: name.to_owned() }),
+                _ => {}
+            }
+        }
+        match &mut reader {
+            Some(reader) => reader.push(bytes).map_err(invalid_snapshot)?,
+            None => decoder.push(bytes).map_err(invalid)?,
+        }
+        if n == 0 {
+            return match reader {
+                Some(reader) => reader.finish().map(Box::new).map(Contents::Snapshot).map_err(invalid_snapshot),
+                None => decoder.finish().map(Contents::Recording).map_err(invalid),
+            };
         }
     }
 }

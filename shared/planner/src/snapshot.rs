@@ -31,7 +31,7 @@ pub use check::{Check, Difference, DifferenceKind, check};
 pub use heap::{FreeMemory, LiveBlock};
 pub use history::{History, Moment, OomEvent, PoolState, SiteAtPeak};
 pub use machine::Reader;
-pub use program::{Run, plan};
+pub use program::plan;
 pub use report::Report;
 pub use settings::AllocatorSettings;
 pub use write::write;

@@ -27,6 +27,9 @@ pub trait PlanArguments {
     /// Requests only a link to the plan.
     fn request_link(&mut self) {}
 
+    /// Writes the run as a snapshot of PyTorch to a file.
+    fn write_snapshot(&mut self, _file: &str) {}
+
     /// The GPUs of the table of `headroom fit`.
     fn gpus(&mut self) -> &mut Option<Vec<&'static Device>>;
 }
@@ -123,6 +126,17 @@ impl<T: PlanArguments> Flag<T> {
         doc: "Print only a link to this plan in the page of `headroom\nserve`",
         set: |request, _| {
             request.request_link();
+            Ok(())
+        },
+    };
+
+    /// The `--snapshot` option.
+    pub const SNAPSHOT: Self = Self {
+        name: "snapshot",
+        value: Some("FILE"),
+        doc: "Also write the run as a memory snapshot of PyTorch, for\npytorch.org/memory_viz",
+        set: |request, file| {
+            request.write_snapshot(file);
             Ok(())
         },
     };

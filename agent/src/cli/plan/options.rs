@@ -1,6 +1,9 @@
 //! Arguments of `headroom plan`: an option table, and the rest as nanoGPT's command line.
 
-use std::ffi::{OsStr, OsString};
+use std::{
+    ffi::{OsStr, OsString},
+    path::PathBuf,
+};
 
 use headroom_planner::{
     hardware::Device,
@@ -33,6 +36,8 @@ pub struct Request {
     pub link: bool,
     /// GPUs of the table, for `fit` only.
     pub gpus: Option<Vec<&'static Device>>,
+    /// File to which the run is written as a snapshot of PyTorch.
+    pub snapshot: Option<PathBuf>,
     /// Text to read, for `diagnose` only.
     pub text: Option<OsString>,
     /// nanoGPT's command line, in order.
@@ -54,6 +59,10 @@ impl PlanArguments for Request {
 
     fn request_link(&mut self) {
         self.link = true;
+    }
+
+    fn write_snapshot(&mut self, file: &str) {
+        self.snapshot = Some(file.into());
     }
 
     fn gpus(&mut self) -> &mut Option<Vec<&'static Device>> {
@@ -192,6 +201,7 @@ pub const FLAGS: &[Flag<Request>] = &[
     Flag::ALLOC_CONF,
     Flag::TORCH,
     Flag::JSON,
+    Flag::SNAPSHOT,
     // The last one: `headroom fit` has all others.
     Flag::LINK,
 ];

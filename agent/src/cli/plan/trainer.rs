@@ -3,6 +3,7 @@
 use std::{
     ffi::{OsStr, OsString},
     io::{self, Read},
+    path::PathBuf,
 };
 
 use headroom_planner::{
@@ -28,7 +29,9 @@ use headroom_planner::{
 
 use serde_json::Value;
 
-use super::{Error, MAX_SOURCE_BYTES, PAGE, allocator_notes, machine::PlanArguments, read_limited, report};
+use super::{
+    Error, MAX_SOURCE_BYTES, PAGE, allocator_notes, machine::PlanArguments, read_limited, report, snapshot_file,
+};
 use crate::cli::{
     self, Exit,
     args::{Flag, ParsedArgs, UsageError, Word, parse_with, shown},
@@ -47,6 +50,8 @@ pub struct Arguments {
     pub json: bool,
     /// Whether to print only a link to the plan.
     link: bool,
+    /// File to which the run is written as a snapshot of PyTorch.
+    pub snapshot: Option<PathBuf>,
     /// Text of the script or log with the run.
     pub log: Option<String>,
     /// File with the message, for `diagnose` only.
@@ -93,6 +98,10 @@ impl PlanArguments for Arguments {
 
     fn request_link(&mut self) {
         self.link = true;
+    }
+
+    fn write_snapshot(&mut self, file: &str) {
+        self.snapshot = Some(file.into());
     }
 
     fn gpus(&mut self) -> &mut Option<Vec<&'static Device>> {
@@ -156,6 +165,7 @@ const FLAGS: &[Flag<Arguments>] = &[
     Flag::EXPANDABLE_SEGMENTS,
     Flag::TORCH,
     Flag::JSON,
+    Flag::SNAPSHOT,
     Flag::LINK,
 ];
 
@@ -231,7 +241,13 @@ fn run(
     if arguments.link && arguments.options.tuned.is_some() {
         return Err(UsageError::Exclusive("alloc-conf", "link").into());
     }
+    if arguments.snapshot.is_some() && arguments.options.tuned.is_some() {
+        return Err(UsageError::Exclusive("alloc-conf", "snapshot").into());
+    }
     let plan = planned(run, &arguments.options)?;
+    if let Some(file) = &arguments.snapshot {
+        snapshot_file::write(file, &plan)?;
+    }
     let link = || arguments.address(trainer.trainer);
     let answer = if arguments.link {
         link() + "\n"

@@ -20,15 +20,6 @@ use crate::{
     recording::{ProgramError, ReplayRequest},
 };
 
-/// A trace as a program, with the source line of each of its codes.
-#[derive(Debug)]
-pub struct Run {
-    /// The program.
-    pub program: Program,
-    /// Source line of each code.
-    pub sources: Vec<Arc<str>>,
-}
-
 /// What allocations with one code share.
 type Kind = (String, String, u64);
 
@@ -37,7 +28,6 @@ struct Writer<'a> {
     /// Whether blocks have names, which a trace with too many places and sizes has not.
     is_named: bool,
     tensors: Vec<Arc<DerivedTensor>>,
-    sources: Vec<Arc<str>>,
     codes: HashMap<Kind, u16>,
     /// Code of each stack and size.
     known: HashMap<(StackId, u64), u16>,
@@ -79,8 +69,8 @@ impl Writer<'_> {
                     shape: vec![bytes],
                     dtype: Dtype::Uint8,
                     bytes,
+                    source: kind.1.as_str().into(),
                 }));
-                self.sources.push(kind.1.as_str().into());
                 self.codes.insert(kind, code);
                 code
             }
@@ -125,54 +115,48 @@ impl Writer<'_> {
     }
 }
 
-impl Run {
-    /// The program of a history: the blocks that were live before the trace, then the trace.
-    ///
-    /// # Errors
-    /// The trace has more sizes than a program.
-    pub fn new(history: &History<'_>) -> Result<Self, ProgramError> {
-        Self::with_names(history, true).or_else(|_| Self::with_names(history, false))
-    }
+/// The program of a history: the blocks that were live before the trace, then the trace.
+fn program(history: &History<'_>) -> Result<Program, ProgramError> {
+    program_with_names(history, true).or_else(|_| program_with_names(history, false))
+}
 
-    fn with_names(history: &History<'_>, is_named: bool) -> Result<Self, ProgramError> {
-        let mut writer = Writer {
-            snapshot: history.snapshot,
-            is_named,
-            tensors: Vec::new(),
-            sources: Vec::new(),
-            codes: HashMap::new(),
-            known: HashMap::new(),
-            w: ProgramBuilder::new(0),
-            schedule: Vec::new(),
-            slots: BTreeMap::new(),
-            total_bytes: 0,
-            has_events: false,
-        };
-        for (&address, block) in &history.start.live {
-            writer.alloc(address, block.stack, block.requested_bytes, true)?;
-        }
-        writer.end_section(Phase::Init);
-        // Whether cached segments were released, and not by a request that then fails or allocates one.
-        let mut is_released = false;
-        for event in history.snapshot.events(history.device) {
-            match event.action {
-                TraceAction::SegmentFree | TraceAction::SegmentUnmap => is_released = true,
-                TraceAction::SegmentAlloc | TraceAction::SegmentMap | TraceAction::Oom => is_released = false,
-                _ if std::mem::take(&mut is_released) => writer.empty_cache(),
-                _ => {}
-            }
-            match event.action {
-                TraceAction::Alloc => writer.alloc(event.address, event.stack, event.bytes, false)?,
-                TraceAction::FreeCompleted => writer.free(event.address),
-                // The program ends here, as if the request had not been made.
-                _ => {}
-            }
-        }
-        writer.end_section(Phase::Rest);
-        let (sections, n_slots) = writer.w.finish();
-        let tensors = TensorTable::Derived(writer.tensors);
-        Ok(Self { program: Program { tensors, sections, schedule: writer.schedule, n_slots }, sources: writer.sources })
+fn program_with_names(history: &History<'_>, is_named: bool) -> Result<Program, ProgramError> {
+    let mut writer = Writer {
+        snapshot: history.snapshot,
+        is_named,
+        tensors: Vec::new(),
+        codes: HashMap::new(),
+        known: HashMap::new(),
+        w: ProgramBuilder::new(0),
+        schedule: Vec::new(),
+        slots: BTreeMap::new(),
+        total_bytes: 0,
+        has_events: false,
+    };
+    for (&address, block) in &history.start.live {
+        writer.alloc(address, block.stack, block.requested_bytes, true)?;
     }
+    writer.end_section(Phase::Init);
+    // Whether cached segments were released, and not by a request that then fails or allocates one.
+    let mut is_released = false;
+    for event in history.snapshot.events(history.device) {
+        match event.action {
+            TraceAction::SegmentFree | TraceAction::SegmentUnmap => is_released = true,
+            TraceAction::SegmentAlloc | TraceAction::SegmentMap | TraceAction::Oom => is_released = false,
+            _ if std::mem::take(&mut is_released) => writer.empty_cache(),
+            _ => {}
+        }
+        match event.action {
+            TraceAction::Alloc => writer.alloc(event.address, event.stack, event.bytes, false)?,
+            TraceAction::FreeCompleted => writer.free(event.address),
+            // The program ends here, as if the request had not been made.
+            _ => {}
+        }
+    }
+    writer.end_section(Phase::Rest);
+    let (sections, n_slots) = writer.w.finish();
+    let tensors = TensorTable::Derived(writer.tensors);
+    Ok(Program { tensors, sections, schedule: writer.schedule, n_slots })
 }
 
 /// Replays the trace of a history on a machine.
@@ -180,7 +164,7 @@ impl Run {
 /// # Errors
 /// The trace has more sizes than a program.
 pub fn plan(history: &History<'_>, machine: Machine) -> Result<Plan<ReplayRequest>, ProgramError> {
-    let Run { program, sources } = Run::new(history)?;
+    let program = program(history)?;
     let mut remarks = vec![
         "The replay has the blocks of the snapshot. Another GPU may choose other kernels, with other workspaces."
             .to_owned(),
@@ -202,7 +186,7 @@ pub fn plan(history: &History<'_>, machine: Machine) -> Result<Plan<ReplayReques
             "The snapshot has a request that failed. The run needs more memory than the replay shows.".to_owned(),
         );
     }
-    let request = ReplayRequest::of_snapshot(machine, sources, remarks);
+    let request = ReplayRequest::of_snapshot(machine, remarks);
     Ok(Plan::simulate(request, program, |request, outcome| {
         let Machine { context, other_processes_bytes, .. } = request.machine();
         Basis::new(RunKind::FollowsCode, outcome, context, [*other_processes_bytes; 2])

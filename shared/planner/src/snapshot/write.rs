@@ -20,12 +20,12 @@ const EXPANDABLE_STEP: u64 = 1 << 40;
 ///
 /// A stack has the tensor, its source line if the run is recorded, and the phase. `time_us` is the number of the event.
 #[must_use]
-pub fn write<R: RunOnMachine>(plan: &Plan<R>, source: &dyn Fn(u16) -> String) -> Vec<u8> {
+pub fn write<R: RunOnMachine>(plan: &Plan<R>) -> Vec<u8> {
     let machine = plan.request.machine();
-    write_program(plan.program(), machine.segments, machine.capacity_bytes(), source)
+    write_program(plan.program(), machine.segments, machine.capacity_bytes())
 }
 
-fn write_program(program: &Program, kind: SegmentKind, capacity_bytes: u64, source: &dyn Fn(u16) -> String) -> Vec<u8> {
+fn write_program(program: &Program, kind: SegmentKind, capacity_bytes: u64) -> Vec<u8> {
     let outcome = simulate(program, kind, capacity_bytes);
     let mut pickle = Pickle::default();
     pickle.raw(&[0x80, 4]);
@@ -34,7 +34,6 @@ fn write_program(program: &Program, kind: SegmentKind, capacity_bytes: u64, sour
         program,
         kind,
         capacity_bytes,
-        source,
         pickle,
         allocator: Allocator::new(kind, capacity_bytes),
         segments: Vec::new(),
@@ -145,7 +144,6 @@ struct Trace<'a> {
     program: &'a Program,
     kind: SegmentKind,
     capacity_bytes: u64,
-    source: &'a dyn Fn(u16) -> String,
     pickle: Pickle,
     allocator: Allocator,
     /// Segments after the last event.
@@ -276,10 +274,10 @@ impl Trace<'_> {
             let module = info.stored.module_in(block.as_deref());
             let file = if module.is_empty() { info.stored.category().name().to_owned() } else { module };
             self.frame(&info.stored.name(layer), &file, 0);
-        }
-        if let Some((file, rest)) = (self.source)(code).split_once(':') {
-            let (line, function) = rest.split_once(' ').unwrap_or((rest, ""));
-            self.frame(function, file, line.parse().unwrap_or_default());
+            if let Some((file, rest)) = info.stored.source().split_once(':') {
+                let (line, function) = rest.split_once(' ').unwrap_or((rest, ""));
+                self.frame(function, file, line.parse().unwrap_or_default());
+            }
         }
         self.frame(phase.name(), "phase", 0);
         self.pickle.raw(b"e");
