@@ -254,7 +254,7 @@ impl Snapshot {
     /// Number of events in the trace of a device.
     #[must_use]
     pub fn n_events(&self, device: usize) -> usize {
-        self.traces.get(device).map_or(0, |runs| runs.iter().map(|run| run.len()).sum())
+        self.traces.get(device).map_or(0, |runs| runs.iter().map(ExactSizeIterator::len).sum())
     }
 
     /// The events of a device in order.

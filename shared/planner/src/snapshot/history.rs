@@ -166,7 +166,8 @@ impl<'a> History<'a> {
         if is_expandable && let Some((_, area)) = neighbour {
             return Area { end, ..*area };
         }
-        let is_small = if is_expandable { event.bytes % LARGE_BUFFER != 0 } else { event.bytes == SMALL_BUFFER };
+        let is_small =
+            if is_expandable { !event.bytes.is_multiple_of(LARGE_BUFFER) } else { event.bytes == SMALL_BUFFER };
         Area { end, stream: self.snapshot.stream(event), pool: (0, 0), is_small, is_expandable }
     }
 

@@ -3,7 +3,7 @@
 use super::Problem;
 
 /// Longest text that is kept. Longer ones, and bytes of any length, are skipped without being stored.
-const MAX_TEXT_BYTES: u64 = 1 << 16;
+const MAX_TEXT_BYTES: usize = 1 << 16;
 
 /// An opcode with its argument.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -97,7 +97,7 @@ impl<'a> Lexer<'a> {
     /// A text of a length in bytes.
     fn text(&mut self, n: u64) -> Result<Op<'a>, Stop> {
         match usize::try_from(n) {
-            Ok(length) if n <= MAX_TEXT_BYTES => {
+            Ok(length) if length <= MAX_TEXT_BYTES => {
                 let text = std::str::from_utf8(self.slice(length)?).map_err(|_| Problem::Text)?;
                 Ok(Op::Text(text))
             }
@@ -120,13 +120,13 @@ impl<'a> Lexer<'a> {
     /// Skips a line.
     fn line(&mut self) -> Result<(), Stop> {
         let rest = self.bytes.get(self.at..).ok_or(Stop::Incomplete)?;
-        let line = &rest[..rest.len().min(MAX_TEXT_BYTES as usize)];
+        let line = &rest[..rest.len().min(MAX_TEXT_BYTES)];
         match line.iter().position(|&byte| byte == b'\n') {
             Some(end) => {
                 self.at += end + 1;
                 Ok(())
             }
-            None if rest.len() as u64 >= MAX_TEXT_BYTES => Err(Problem::Text.into()),
+            None if rest.len() >= MAX_TEXT_BYTES => Err(Problem::Text.into()),
             None => Err(Stop::Incomplete),
         }
     }

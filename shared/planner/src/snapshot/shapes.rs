@@ -264,7 +264,7 @@ impl Shapes {
             return Err(Problem::TooMany);
         }
         let text = match fields.get(Known::AllocConf) {
-            Value::Text(text) => self.texts.get(text).map_or_else(String::new, |text| text.to_string()),
+            Value::Text(text) => self.texts.get(text).map_or_else(String::new, ToString::to_string),
             _ => String::new(),
         };
         let divisions = self.index_of(fields.get(Known::RoundupDivisions), Kind::Divisions);
