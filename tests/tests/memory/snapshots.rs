@@ -3,7 +3,11 @@
 use std::{fs::File, io::Read as _};
 
 use flate2::read::GzDecoder;
-use headroom_planner::snapshot::{Reader, Report, Snapshot};
+use headroom_planner::{
+    recording::{Decoder, plan},
+    session::Options,
+    snapshot::{Reader, Report, Snapshot, write},
+};
 
 use crate::records::golden;
 
@@ -86,4 +90,24 @@ fn must_find_a_block_at_another_address() {
     let snapshot = read(&falsified);
     let report = Report::new(&snapshot, 0);
     assert!(!report.check.agrees() || report.n_contradictions > 0, "{:?}", report.check);
+}
+
+#[test]
+fn written_recording_has_its_source_lines_and_its_peaks() {
+    let file = std::fs::read(golden("recordings/nanogpt_124m.headroom")).expect("the recording is there");
+    let mut decoder = Decoder::default();
+    decoder.push(&file).expect("a part of a recording");
+    let recording = decoder.finish().expect("a recording");
+    let machine = Options { gpu: "RTX 4090".to_owned(), ..Options::default() }.machine().expect("a GPU");
+    let plan = plan(&recording, machine).expect("a program");
+    let snapshot = read(&write(&plan));
+    let report = Report::new(&snapshot, 0);
+    assert_eq!(report.peak_allocated.allocated_bytes, plan.peak.max_allocated_bytes);
+    assert_eq!(report.peak_reserved.reserved_bytes, plan.peak.max_reserved_bytes);
+    let places: Vec<String> = report.sites.iter().filter_map(|site| site.user).map(|frame| frame.place()).collect();
+    let sources: Vec<String> = plan.largest_at_peak().iter().map(|group| group.tensor.stored.source().to_owned()).collect();
+    for source in sources.iter().filter(|source| !source.is_empty()) {
+        assert!(places.contains(source), "{source} is not in {places:?}");
+    }
+    assert!(sources.iter().any(|source| source.starts_with("model.py:")), "{sources:?}");
 }
