@@ -76,8 +76,7 @@ fn must_find_a_block_at_another_address() {
     let snapshot = read(&bytes);
     let last = snapshot
         .events(0)
-        .filter(|event| event.action == headroom_planner::snapshot::TraceAction::Alloc)
-        .last()
+        .rfind(|event| event.action == headroom_planner::snapshot::TraceAction::Alloc)
         .expect("an allocation")
         .address;
     let (from, to) = (last.to_le_bytes(), (last + 512).to_le_bytes());
@@ -105,7 +104,8 @@ fn written_recording_has_its_source_lines_and_its_peaks() {
     assert_eq!(report.peak_allocated.allocated_bytes, plan.peak.max_allocated_bytes);
     assert_eq!(report.peak_reserved.reserved_bytes, plan.peak.max_reserved_bytes);
     let places: Vec<String> = report.sites.iter().filter_map(|site| site.user).map(|frame| frame.place()).collect();
-    let sources: Vec<String> = plan.largest_at_peak().iter().map(|group| group.tensor.stored.source().to_owned()).collect();
+    let sources: Vec<String> =
+        plan.largest_at_peak().iter().map(|group| group.tensor.stored.source().to_owned()).collect();
     for source in sources.iter().filter(|source| !source.is_empty()) {
         assert!(places.contains(source), "{source} is not in {places:?}");
     }

@@ -41,7 +41,8 @@ impl Pickle {
     }
 
     fn text(self, text: &str) -> Self {
-        self.raw(b"X").raw(&(text.len() as u32).to_le_bytes()).raw(text.as_bytes())
+        let length = u32::try_from(text.len()).expect("a short text");
+        self.raw(b"X").raw(&length.to_le_bytes()).raw(text.as_bytes())
     }
 
     fn long(self, number: u64) -> Self {
