@@ -32,6 +32,14 @@ fuzz_target!(|data: &[u8]| {
     if recording.n_events() > MAX_EVENTS {
         return;
     }
+    if let Some(series) = recording.series() {
+        let variable = series.variable;
+        for size in [1, 7, 4096] {
+            if let Ok(run) = recording.at(variable, size) {
+                assert_eq!(run.size(), Some(size));
+            }
+        }
+    }
     for gpu in ["RTX 4070", "H200", "GTX 1080"] {
         let options = Options { gpu: gpu.to_owned(), ..Options::default() };
         let machine = options.machine().expect("a GPU");

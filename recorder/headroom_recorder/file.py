@@ -4,7 +4,7 @@ from . import hidden
 from .phases import LOSS
 
 MAGIC = b"HEADROOM"
-VERSION = 1
+VERSION = 2
 MARKS = ("setup", "forward", "backward", "optimizer", "evaluation", "rest")
 ROLES = (
     "activation",
@@ -29,7 +29,14 @@ DTYPES = (
     "uint64",
     "bool",
 )
-SCRATCH = {"bytes": 0, "cublas": 1, "flash_forward": 2, "efficient_backward": 3, "row_sums": 4}
+SCRATCH = {
+    "bytes": 0,
+    "cublas": 1,
+    "flash_forward": 2,
+    "efficient_backward": 3,
+    "row_sums": 4,
+    "embedding_backward": 5,
+}
 # Kinds of records: the low two bits of their first number.
 ALLOC, FREE, SCRATCH_RECORD, CONTROL = range(4)
 END, TEXT, LABEL, MARK, EMPTY_CACHE, END_OF_OPERATION, NOTE = range(7)

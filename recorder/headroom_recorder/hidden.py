@@ -2,7 +2,7 @@
 
 Each function has the arguments and the outputs of an operation, and returns buffers that live until the end of the
 operation: those that the kernel allocates before its outputs, and those after them. A buffer is a number of bytes, or a
-`Scratch` if its size depends on the GPU.
+`Scratch`.
 
 Source: PyTorch 2.11, the file that each function names under aten/src/ATen/native.
 """
@@ -16,7 +16,7 @@ from .gpu import Gpu, elements
 
 
 class Scratch(NamedTuple):
-    """Buffers whose number and size depend on the GPU: a kind of `KINDS`, and its shapes."""
+    """Buffers whose number depends on the shapes, or whose size depends on the GPU: a kind of `KINDS`, and its shapes."""
 
     kind: str
     shapes: tuple[int, ...]
@@ -89,14 +89,18 @@ def efficient_backward_buffers(gpu: Gpu, heads, t, d, is_half, is_one_head):
 
 
 def embedding_backward(args, outputs):
-    """cuda/Embedding.cu and cuda/EmbeddingBackwardKernel.cu: the sort and the sums of segments."""
+    """Indices, rows of the table, channels."""
     gradient, indices, vocabulary = args[:3]
-    n, channels = elements(indices), gradient.shape[-1]
+    return [], [Scratch("embedding_backward", (elements(indices), vocabulary, gradient.shape[-1]))]
+
+
+def embedding_backward_buffers(gpu: Gpu, n, vocabulary, channels):
+    """cuda/Embedding.cu and cuda/EmbeddingBackwardKernel.cu: the sort and the sums of segments."""
     if n <= 3072:
-        return [], []
+        return []
     segments = min(n, vocabulary)
     sums = n // 10 + segments
-    return [], [bytes * 8 for bytes in (n, n, n, 1, segments, segments, 1, sums)] + [sums * channels * 4]
+    return [numbers * 8 for numbers in (n, n, n, 1, segments, segments, 1, sums)] + [sums * channels * 4]
 
 
 def softmax_backward(args, outputs):
@@ -177,6 +181,7 @@ KINDS = {
     "flash_forward": flash_forward,
     "efficient_backward": efficient_backward_buffers,
     "row_sums": partial_sums,
+    "embedding_backward": embedding_backward_buffers,
 }
 
 

@@ -1,7 +1,9 @@
 //! `headroom record`: runs a PyTorch program without a GPU and writes its allocations to a file.
 //!
 //! The recorder is the Python package `recorder/headroom_recorder`. This module writes it to a temporary folder and starts
-//! the user's command with it.
+//! the user's command with it. [`series`] runs the command at several batch sizes.
+
+mod series;
 
 use std::{
     env,
@@ -14,14 +16,17 @@ use std::{
 
 use headroom_planner::{
     hardware::{ComputeCapability, Device, by_popularity},
+    recording::Variable,
     session::{MachineError, Options},
 };
 use tempfile::TempDir;
 use thiserror::Error;
 
+use series::Sizes;
+
 use super::{
     Exit,
-    args::{Flag, ParsedArgs, UsageError, Word, parse, refusal, shown},
+    args::{Flag, InvalidValue, ParsedArgs, UsageError, Word, parse, refusal, shown},
     command::{Command, Words},
 };
 
@@ -81,6 +86,9 @@ pub enum Error {
         /// What the system reports.
         error: io::Error,
     },
+    /// The command is not recorded at several sizes.
+    #[error(transparent)]
+    Series(#[from] series::SeriesError),
     /// Python cannot be started.
     #[error("cannot run {command}: {error}")]
     Start {
@@ -98,6 +106,7 @@ impl Error {
             Self::NotPython { .. } => "start the script itself, as in `headroom record -- python train.py`",
             Self::TooOld { .. } | Self::NoDevice { .. } => "`headroom gpus` lists GPUs with their capability",
             Self::Start { .. } => "name the Python that trains, such as venv/bin/python",
+            Self::Series(error) => return error.hint(),
             Self::Machine(_) | Self::Folder { .. } => return None,
         };
         Some(hint.to_owned())
@@ -107,6 +116,7 @@ impl Error {
     pub const fn exit(&self) -> Exit {
         match self {
             Self::Folder { .. } | Self::Start { .. } => Exit::InputOutput,
+            Self::Series(error) => error.exit(),
             _ => Exit::Usage,
         }
     }
@@ -122,6 +132,17 @@ struct Arguments {
     assume: Option<f64>,
     eager: bool,
     strip: bool,
+    sizes: Option<Sizes>,
+}
+
+impl Arguments {
+    fn set_sizes(&mut self, variable: Variable, sizes: &str) -> Result<(), InvalidValue> {
+        if self.sizes.as_ref().is_some_and(|sizes| sizes.variable != variable) {
+            return Err("a series has one variable".to_owned().into());
+        }
+        self.sizes = Some(Sizes::read(variable, sizes)?);
+        Ok(())
+    }
 }
 
 const FLAGS: &[Flag<Arguments>] = &[
@@ -152,6 +173,18 @@ const FLAGS: &[Flag<Arguments>] = &[
             arguments.steps = steps.ok_or_else(|| format!("it is a number of steps, 1 to {STEPS_MAX}"))?;
             Ok(())
         },
+    },
+    Flag {
+        name: "batch-sizes",
+        value: Some("N,N,N"),
+        doc: "Record at these batch sizes, which replace {batch_size}\nin the command, and combine the recordings",
+        set: |arguments, sizes| arguments.set_sizes(Variable::BatchSize, sizes),
+    },
+    Flag {
+        name: "sequence-lengths",
+        value: Some("N,N,N"),
+        doc: "The same with sequence lengths and {sequence_length}",
+        set: |arguments, sizes| arguments.set_sizes(Variable::SequenceLength, sizes),
     },
     Flag {
         name: "out",
@@ -212,6 +245,7 @@ included. The file has no data, no weights, and no paths besides names of module
     exits: &[(0, "the run is recorded"), (1, "the program cannot be recorded, or it failed")],
     examples: &[
         "headroom record -- python train.py --eval_iters=2",
+        "headroom record --batch-sizes 4,8,12 -- python train.py --batch_size={batch_size}",
         "headroom record --gpu H200 --steps 3 -o chat.headroom -- python -m scripts.base_train --depth=4",
     ],
     run,
@@ -219,7 +253,7 @@ included. The file has no data, no weights, and no paths besides names of module
 };
 
 /// A command that starts Python.
-#[derive(Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 struct Program {
     python: OsString,
     /// Options of Python itself.
@@ -303,6 +337,7 @@ fn run(args: Vec<OsString>) -> Result<Exit, super::Error> {
         assume: None,
         eager: false,
         strip: false,
+        sizes: None,
     };
     if parse(COMMAND.name, FLAGS, options, &mut arguments, refuse)? == ParsedArgs::Help {
         return COMMAND.print_help();
@@ -311,8 +346,15 @@ fn run(args: Vec<OsString>) -> Result<Exit, super::Error> {
     let command = command.ok_or(UsageError::Missing { command: COMMAND.name, what: "a command behind `--`" })?;
     let program = Program::read(command)?;
     let device = device(&arguments)?;
-    let status = record(&arguments, &program, &device)?;
-    Ok(if status.success() { Exit::Success } else { Exit::Failure })
+    let out = arguments.out.clone().unwrap_or_else(|| format!("{}.headroom", program.name()).into());
+    // Ctrl-C ends the program, and this process removes the temporary folders.
+    let _ = signal_hook::flag::register(signal_hook::consts::SIGINT, Arc::new(AtomicBool::new(false)));
+    let record = |program: &Program, out: &Path| record(&arguments, program, &device, out);
+    let is_recorded = match &arguments.sizes {
+        Some(sizes) => series::record(&program, sizes, &out, record)?,
+        None => record(&program, &out)?.success(),
+    };
+    Ok(if is_recorded { Exit::Success } else { Exit::Failure })
 }
 
 fn refuse(_: &mut Arguments, word: Word) -> Result<(), UsageError> {
@@ -335,14 +377,13 @@ fn device(arguments: &Arguments) -> Result<Device, Error> {
     if capability < OLDEST { Err(Error::TooOld { capability }) } else { Ok(device) }
 }
 
-fn record(arguments: &Arguments, program: &Program, device: &Device) -> Result<ExitStatus, Error> {
+fn record(arguments: &Arguments, program: &Program, device: &Device, out: &Path) -> Result<ExitStatus, Error> {
     let package = Package::write()?;
     let mut command = process::Command::new(&program.python);
     command.args(&program.options).arg(package.path());
     let mut option = |name: &str, value: &dyn AsRef<OsStr>| {
         command.arg(name).arg(value);
     };
-    let out = arguments.out.clone().unwrap_or_else(|| format!("{}.headroom", program.name()).into());
     let capability = device.compute_capability;
     option("--out", &out);
     option("--steps", &arguments.steps.to_string());
@@ -361,8 +402,6 @@ fn record(arguments: &Arguments, program: &Program, device: &Device) -> Result<E
         command.arg("--strip");
     }
     command.arg("--").args(&program.words);
-    // Ctrl-C ends the program, and this process removes the package.
-    let _ = signal_hook::flag::register(signal_hook::consts::SIGINT, Arc::new(AtomicBool::new(false)));
     let start = |error| Error::Start { command: program.python.to_string_lossy().into_owned(), error };
     command.status().map_err(start)
 }

@@ -13,17 +13,18 @@ use std::{
 use headroom_planner::{
     hardware::Device,
     memory::message::TorchVersion,
-    plan::Plan,
-    recording::{self, DecodeError, Decoder, Problem, ProgramError, Recording, ReplayRequest},
+    plan::{Plan, RunOnMachine as _},
+    recording::{self, DecodeError, Decoder, Problem, ProgramError, Recording, ReplayRequest, SizeError, Variable},
     report::{Node, SCHEMA},
     session::{MachineError, Options},
     snapshot::{self, History, PICKLE_START, ReadError, Reader, Report, Snapshot},
 };
+use serde_json::Value;
 use thiserror::Error;
 
 use super::{
     Exit,
-    args::{Flag, ParsedArgs, UsageError, Word, parse, refusal, shown},
+    args::{Flag, InvalidValue, ParsedArgs, UsageError, Word, parse, refusal, shown},
     command::{Command, Words},
     plan::{
         machine::{PlanArguments, allocator_remarks},
@@ -77,6 +78,9 @@ pub enum Error {
     /// The recording is no program.
     #[error(transparent)]
     Program(#[from] ProgramError),
+    /// The recording has no run at a size.
+    #[error(transparent)]
+    Size(#[from] SizeError),
     /// The machine is not known.
     #[error(transparent)]
     Machine(#[from] MachineError),
@@ -94,6 +98,14 @@ impl Error {
                 snapshot::Problem::Cut => "dump the snapshot again; the file may be incomplete",
                 _ => "`torch.cuda.memory._dump_snapshot(\"snapshot.pickle\")` writes a snapshot",
             },
+            Self::Size(SizeError::OneSize(variable)) => {
+                return Some(format!(
+                    "`headroom record --{0}s 4,8,12 -- python train.py --{1}={{{1}}}` records several",
+                    variable.to_string().replace(' ', "-"),
+                    variable.key(),
+                ));
+            }
+            Self::Size(SizeError::NotWhole { .. }) => "use a multiple of the step between the recorded sizes",
             Self::Compressed { .. } => "decompress it first, as with `gunzip`",
             Self::Invalid { error, .. } => match error.problem {
                 Problem::NotARecording => {
@@ -127,6 +139,7 @@ struct Arguments {
     gives_torch: bool,
     gpus: Option<Vec<&'static Device>>,
     snapshot: Option<PathBuf>,
+    size: Option<(Variable, u64)>,
     file: Option<OsString>,
 }
 
@@ -148,7 +161,30 @@ impl PlanArguments for Arguments {
     }
 }
 
+impl Arguments {
+    fn set_size(&mut self, variable: Variable, size: &str) -> Result<(), InvalidValue> {
+        if self.size.is_some_and(|(other, _)| other != variable) {
+            return Err("a series has one variable".to_owned().into());
+        }
+        let number = size.parse().ok().filter(|size| *size > 0);
+        self.size = Some((variable, number.ok_or_else(|| "it is a number of at least 1".to_owned())?));
+        Ok(())
+    }
+}
+
 const FLAGS: &[Flag<Arguments>] = &[
+    Flag {
+        name: "batch-size",
+        value: Some("N"),
+        doc: "Batch size, for a recording of several\n[default: the smallest recorded one]",
+        set: |arguments, size| arguments.set_size(Variable::BatchSize, size),
+    },
+    Flag {
+        name: "sequence-length",
+        value: Some("N"),
+        doc: "Sequence length, for a recording of several\n[default: the smallest recorded one]",
+        set: |arguments, size| arguments.set_size(Variable::SequenceLength, size),
+    },
     Flag::GPU,
     Flag::VRAM,
     Flag::OTHER_PROCESSES,
@@ -189,6 +225,7 @@ of the machine, it also replays the snapshot.",
         "headroom replay train.headroom --gpu \"RTX 4070\"",
         "headroom replay train.headroom --gpu \"RTX 3060\" --alloc-conf max_split_size_mb:64",
         "headroom replay train.headroom --gpu \"RTX 3060\" --expandable-segments --json",
+        "headroom replay train.headroom --batch-size 24",
         "headroom replay snapshot.pickle",
     ],
     run,
@@ -208,10 +245,17 @@ fn run(args: Vec<OsString>) -> Result<Exit, super::Error> {
     let file = File::open(&path).map_err(|error| Error::Unreadable { name: name.clone(), error })?;
     let (answer, plan) = match read(file, &name)? {
         Contents::Recording(recording) => {
+            let recording = match arguments.size {
+                Some((variable, size)) => recording.at(variable, size).map_err(Error::from)?,
+                None => recording,
+            };
             let plan = replayed(&mut arguments, &recording)?;
-            (recording_answer(&arguments, &plan)?, Some(plan))
+            (recording_answer(&arguments, &recording, &plan)?, Some(plan))
         }
-        Contents::Snapshot(snapshot) => snapshot_answer(&arguments, &snapshot)?,
+        Contents::Snapshot(snapshot) => match arguments.size {
+            Some((variable, _)) => return Err(Error::from(SizeError::OneSize(variable)).into()),
+            None => snapshot_answer(&arguments, &snapshot)?,
+        },
     };
     if let (Some(file), Some(plan)) = (&arguments.snapshot, &plan) {
         snapshot_file::write(file, plan)?;
@@ -230,11 +274,16 @@ fn take_word(arguments: &mut Arguments, word: Word) -> Result<(), UsageError> {
     }
 }
 
-fn recording_answer(arguments: &Arguments, plan: &Plan<ReplayRequest>) -> Result<String, Error> {
+fn recording_answer(arguments: &Arguments, recording: &Recording, plan: &Plan<ReplayRequest>) -> Result<String, Error> {
+    let largest = recording.largest_that_fits(plan.request.machine());
     if arguments.json {
-        return Ok(serde_json::to_string_pretty(&replay_document(plan))? + "\n");
+        let mut document = replay_document(plan);
+        if let Node::Object(fields) = &mut document {
+            fields.push(("largest_size_that_fits", Node::Value(largest.map_or(Value::Null, Value::from))));
+        }
+        return Ok(serde_json::to_string_pretty(&document)? + "\n");
     }
-    Ok(report::answer(plan, &allocator_remarks(&arguments.options), &Style::of_stdout()))
+    Ok(report::answer(plan, largest, &allocator_remarks(&arguments.options), &Style::of_stdout()))
 }
 
 /// The answer of a replay as JSON, with the environment variables that make the run fit.
@@ -257,7 +306,7 @@ fn snapshot_answer(arguments: &Arguments, snapshot: &Snapshot) -> Result<(String
         false => None,
     };
     if arguments.json {
-        let replay = plan.as_ref().map_or(Node::Value(serde_json::Value::Null), replay_document);
+        let replay = plan.as_ref().map_or(Node::Value(Value::Null), replay_document);
         let document = Node::Object(vec![
             ("schema", Node::Value(SCHEMA.into())),
             ("snapshot", report.document()),
@@ -268,7 +317,7 @@ fn snapshot_answer(arguments: &Arguments, snapshot: &Snapshot) -> Result<(String
     let style = Style::of_stdout();
     let mut answer = snapshot_report::answer(&report, &style);
     if let Some(plan) = &plan {
-        answer = answer + "\n" + &report::answer(plan, &allocator_remarks(&arguments.options), &style);
+        answer = answer + "\n" + &report::answer(plan, None, &allocator_remarks(&arguments.options), &style);
     }
     Ok((answer, plan))
 }

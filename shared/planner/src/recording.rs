@@ -4,8 +4,10 @@
 //! stream, [`Recording::program`] adds the scratch memory of a GPU's kernels, and [`plan()`] replays the result.
 
 mod decode;
+mod encode;
 mod program;
 mod scratch;
+mod series;
 mod settings;
 
 use std::sync::Arc;
@@ -24,12 +26,13 @@ use crate::{
 pub use decode::{DecodeError, Decoder, Problem};
 pub use program::ProgramError;
 pub use scratch::Scratch;
+pub use series::{MergeError, Series, SizeError, SizeOfRun, Variable, merge};
 
 /// First bytes of a file.
 pub const MAGIC: &[u8; 8] = b"HEADROOM";
 
-/// Version of the format.
-pub const VERSION: u64 = 1;
+/// Newest version of the format, which the recorder writes. Version 1 is read too.
+pub const VERSION: u64 = 2;
 
 /// Maximum sum of live tensors in bytes, far above every GPU.
 const MAX_LIVE_BYTES: u64 = 1 << 50;
@@ -146,6 +149,18 @@ enum Mark {
 impl Mark {
     /// All marks by their number in a file.
     const ALL: [Self; 6] = [Self::Setup, Self::Forward, Self::Backward, Self::Optimizer, Self::Evaluation, Self::Rest];
+
+    /// Name for the user.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Setup => "the setup",
+            Self::Forward => "a forward",
+            Self::Backward => "a backward",
+            Self::Optimizer => "an optimizer step",
+            Self::Evaluation => "an evaluation",
+            Self::Rest => "the rest of a step",
+        }
+    }
 }
 
 /// One event, in eight bytes.
@@ -174,6 +189,9 @@ pub struct Recording {
     labels: Vec<Label>,
     scratch: Vec<Scratch>,
     events: Vec<Event>,
+    series: Option<Series>,
+    /// Size of the labels and the scratch memory in the series; 0 without one.
+    size: u64,
 }
 
 impl Recording {
@@ -191,6 +209,8 @@ pub struct ReplayRequest {
     pub origin: Option<Origin>,
     /// What the recorder assumed, or what a snapshot lacks, one sentence each.
     pub notes: Vec<String>,
+    /// Size of the run in its series; `None` if the run was recorded at one size.
+    pub size: Option<SizeOfRun>,
     machine: Machine,
 }
 
@@ -203,7 +223,7 @@ impl RunOnMachine for ReplayRequest {
 impl ReplayRequest {
     /// The replay of a snapshot.
     pub(crate) const fn of_snapshot(machine: Machine, notes: Vec<String>) -> Self {
-        Self { origin: None, notes, machine }
+        Self { origin: None, notes, size: None, machine }
     }
 
     /// Remarks on the figures.
@@ -221,6 +241,7 @@ impl ReplayRequest {
                  other attention kernels here; `headroom record --capability {asked}` records the run for this GPU."
             ));
         }
+        remarks.extend(self.size.as_ref().map(ToString::to_string));
         remarks.extend(self.notes.iter().cloned());
         remarks
     }
@@ -279,7 +300,8 @@ pub fn plan(recording: &Recording, machine: Machine) -> Result<Plan<ReplayReques
     let gpu = machine.gpu();
     let program = recording.program(gpu)?;
     let Recording { origin, notes, .. } = recording;
-    let request = ReplayRequest { origin: Some(origin.clone()), notes: notes.clone(), machine };
+    let size = recording.size_of_run();
+    let request = ReplayRequest { origin: Some(origin.clone()), notes: notes.clone(), size, machine };
     let is_same = gpu.compute_capability == origin.capability;
     let kind = if is_same { RunKind::Recorded } else { RunKind::FollowsCode };
     Ok(Plan::simulate(request, program, |request, outcome| {

@@ -10,7 +10,7 @@ use crate::{
     advice::{Advice, CodeChange},
     gpt::{buffers::cuda::RESERVE_BYTES, tensors::Category},
     plan::{Oom, Plan, builtin::builtin},
-    recording::{Origin, ReplayRequest},
+    recording::{Origin, ReplayRequest, SizeOfRun},
     request::{Request, RunOnMachine},
     session::RunConfig,
     trainers::{TrainerRequest, fixes::TrainerAdvice},
@@ -180,10 +180,18 @@ impl Plan<ReplayRequest> {
                 ("bytes", number(group.bytes)),
             ])
         });
+        let size = self.request.size.as_ref().map(|SizeOfRun { variable, size, recorded, .. }| {
+            Node::Object(vec![
+                ("variable", words(Some(variable.key()))),
+                ("size", number(*size)),
+                ("recorded", Node::List(recorded.iter().map(|&size| number(size)).collect())),
+            ])
+        });
         let remarks = self.request.remarks();
         Node::Object(vec![
             ("schema", number(SCHEMA)),
             ("recording", recording.unwrap_or_else(|| words(None))),
+            ("series", size.unwrap_or_else(|| words(None))),
             ("device", device),
             ("fits", number(self.fits)),
             ("headroom_bytes", number(self.headroom_bytes)),

@@ -22,4 +22,5 @@ mod quantized;
 mod random_rows;
 mod recorded;
 mod records;
+mod series;
 mod snapshots;

@@ -3,7 +3,7 @@
 use headroom_planner::{
     oom::shape,
     plan::{Plan, RunOnMachine as _},
-    recording::{LiveGroup, ReplayRequest},
+    recording::{LiveGroup, ReplayRequest, SizeOfRun},
 };
 use headroom_text::units::human_size;
 
@@ -17,9 +17,16 @@ const LISTED: usize = 10;
 
 /// Formats the whole answer.
 ///
-/// `remarks` are on the options.
-pub fn answer(plan: &Plan<ReplayRequest>, remarks: &[String], style: &Style) -> String {
+/// `largest_size` is the largest size of the run's series that fits, and `remarks` are on the options.
+pub fn answer(plan: &Plan<ReplayRequest>, largest_size: Option<u64>, remarks: &[String], style: &Style) -> String {
     let mut parts = vec![report::verdict_with(plan, &[], style)];
+    if let Some(SizeOfRun { variable, size, .. }) = &plan.request.size {
+        let fits = match largest_size {
+            Some(largest) => format!("the largest that fits is {largest}"),
+            None => "no other fits".to_owned(),
+        };
+        parts.push(style.wrapped(&format!("This is {variable} {size}; {fits}."), 0));
+    }
     if let Some(oom) = &plan.oom {
         let place = plan.failing_source().map(|source| style.wrapped(&format!("The tensor is that of {source}."), 0));
         parts.push(place.unwrap_or_default() + &report::message(oom, style));

@@ -11,7 +11,10 @@ use crate::{
     hardware::ComputeCapability,
 };
 
-use super::{Event, Label, MAGIC, MAX_LIVE_BYTES, Mark, Origin, Recording, Scratch, TensorRole, VERSION};
+use super::{
+    Event, Label, MAGIC, MAX_LIVE_BYTES, Mark, Origin, Recording, Scratch, Series, TensorRole, VERSION, Variable,
+    series::{MAX_DEGREE, MAX_SIZE, MAX_SIZES, Quantity},
+};
 
 /// Maximum length of a text in bytes.
 const MAX_TEXT_BYTES: u64 = 4096;
@@ -22,7 +25,7 @@ const MAX_EVENTS: usize = 1 << 24;
 /// Maximum number of notes.
 const MAX_NOTES: usize = 64;
 /// Dtypes by their number in a file.
-const DTYPES: [Dtype; 11] = [
+pub(super) const DTYPES: [Dtype; 11] = [
     Dtype::Float32,
     Dtype::Float16,
     Dtype::Bfloat16,
@@ -36,6 +39,28 @@ const DTYPES: [Dtype; 11] = [
     Dtype::Bool,
 ];
 
+/// Kinds of records: the low two bits of their first number.
+pub(super) mod kind {
+    pub const ALLOC: u64 = 0;
+    pub const FREE: u64 = 1;
+    pub const SCRATCH: u64 = 2;
+    pub const CONTROL: u64 = 3;
+}
+
+/// Values of control records.
+pub(super) mod control {
+    pub const END: u64 = 0;
+    pub const TEXT: u64 = 1;
+    pub const LABEL: u64 = 2;
+    pub const MARK: u64 = 3;
+    pub const EMPTY_CACHE: u64 = 4;
+    pub const END_OF_OPERATION: u64 = 5;
+    pub const NOTE: u64 = 6;
+    pub const SERIES: u64 = 7;
+    pub const LABEL_OF_SERIES: u64 = 8;
+    pub const SCRATCH_OF_SERIES: u64 = 9;
+}
+
 /// What is wrong with a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
@@ -43,7 +68,7 @@ pub enum Problem {
     #[error("it is not a recording of Headroom")]
     NotARecording,
     /// A newer program wrote the file.
-    #[error("it has version {0} of the format, and this program reads version {VERSION}")]
+    #[error("it has version {0} of the format, and this program reads versions up to {VERSION}")]
     Version(u64),
     /// The file ends within a record, or has no end record.
     #[error("the file is cut off")]
@@ -63,6 +88,9 @@ pub enum Problem {
     /// A number refers to nothing.
     #[error("a number refers to a missing text, tensor or block")]
     Reference,
+    /// The sizes of a series are not ascending, or a number has more values than them.
+    #[error("the sizes of a series are invalid")]
+    Series,
     /// A size is too large.
     #[error("a tensor exceeds every GPU")]
     Size,
@@ -159,6 +187,10 @@ pub struct Decoder {
     /// Label of each block; `None` after its free.
     blocks: Vec<Option<u32>>,
     live_bytes: u64,
+    version: u64,
+    series: Option<Series>,
+    /// Numbers of each scratch memory in the series; empty if they are the same at all sizes.
+    scratch_of_series: Vec<Vec<Quantity>>,
     has_ended: bool,
 }
 
@@ -194,8 +226,13 @@ impl Decoder {
         if !self.has_ended || !self.rest.is_empty() {
             return Err(cut);
         }
-        let Self { origin, notes, labels, scratch, events, .. } = self;
-        Ok(Recording { origin: origin.ok_or(cut)?, notes, labels, scratch, events })
+        let Self { origin, notes, labels, scratch, events, mut series, scratch_of_series, .. } = self;
+        if let Some(series) = &mut series {
+            let numbered = (0_u32..).zip(scratch_of_series);
+            series.scratch = numbered.filter(|(_, quantities)| !quantities.is_empty()).collect();
+        }
+        let size = series.as_ref().map_or(0, |series| series.sizes[0]);
+        Ok(Recording { origin: origin.ok_or(cut)?, notes, labels, scratch, events, series, size })
     }
 
     const fn error(&self, problem: Problem) -> DecodeError {
@@ -204,7 +241,9 @@ impl Decoder {
 
     fn record(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Stop> {
         if self.origin.is_none() {
-            self.origin = Some(header(cursor)?);
+            let (version, origin) = header(cursor)?;
+            self.version = version;
+            self.origin = Some(origin);
             return Ok(());
         }
         if self.has_ended {
@@ -213,9 +252,9 @@ impl Decoder {
         let first = cursor.number()?;
         let value = first >> 2;
         match first & 3 {
-            0 => self.alloc(value),
-            1 => self.free(value),
-            2 => self.scratch(value, cursor),
+            kind::ALLOC => self.alloc(value),
+            kind::FREE => self.free(value),
+            kind::SCRATCH => self.scratch(value, cursor),
             _ => self.control(value, cursor),
         }
     }
@@ -256,45 +295,84 @@ impl Decoder {
             *argument = cursor.number()?;
         }
         let scratch = Scratch::new(kind, arguments).ok_or(Problem::Size)?;
+        self.add_scratch(scratch, Vec::new())
+    }
+
+    fn scratch_of_series(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Stop> {
+        let kind = cursor.number()?;
+        let n = Scratch::n_arguments(kind).ok_or(Problem::Kind)?;
+        let quantities = (0..n).map(|_| self.quantity(cursor)).collect::<Result<Vec<_>, _>>()?;
+        let mut arguments = [0; 5];
+        for (argument, quantity) in arguments.iter_mut().zip(&quantities) {
+            *argument = quantity.first();
+        }
+        let scratch = Scratch::new(kind, arguments).ok_or(Problem::Size)?;
+        self.add_scratch(scratch, quantities)
+    }
+
+    fn add_scratch(&mut self, scratch: Scratch, quantities: Vec<Quantity>) -> Result<(), Stop> {
         let index = u32::try_from(self.scratch.len()).map_err(|_| Problem::TooMany)?;
         // Layers repeat the scratch memory of one another.
-        let known = self.scratch.iter().rev().take(16).position(|known| *known == scratch);
+        let last = self.scratch.iter().zip(&self.scratch_of_series).rev().take(16);
+        let known = { last }.position(|known| known == (&scratch, &quantities));
         let index = match known {
             Some(back) => index - 1 - u32::try_from(back).unwrap_or_default(),
             None => {
                 self.scratch.push(scratch);
+                self.scratch_of_series.push(quantities);
                 index
             }
         };
         self.event(Event::Scratch(index))
     }
 
+    /// A number of a series: its values at the first sizes.
+    fn quantity(&self, cursor: &mut Cursor<'_>) -> Result<Quantity, Stop> {
+        let n_sizes = self.series.as_ref().ok_or(Problem::Kind)?.sizes.len();
+        let n = cursor.number()?;
+        let n = usize::try_from(n).ok().filter(|n| (1..=n_sizes.min(MAX_DEGREE + 1)).contains(n));
+        let values = (0..n.ok_or(Problem::Series)?).map(|_| cursor.number()).collect::<Result<_, _>>()?;
+        Ok(Quantity(values))
+    }
+
+    /// The sizes of a series, before all labels and events.
+    fn sizes(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Stop> {
+        if self.version < 2 || self.series.is_some() || !self.labels.is_empty() || !self.events.is_empty() {
+            return Err(Problem::Kind.into());
+        }
+        let variable = cursor.index_of(&Variable::ALL)?;
+        let n = cursor.number()?;
+        let n = usize::try_from(n).ok().filter(|n| (2..=MAX_SIZES).contains(n)).ok_or(Problem::Series)?;
+        let sizes = (0..n).map(|_| cursor.number()).collect::<Result<Vec<_>, _>>()?;
+        if sizes[0] == 0 || sizes[n - 1] > MAX_SIZE || sizes.windows(2).any(|pair| pair[0] >= pair[1]) {
+            return Err(Problem::Series.into());
+        }
+        self.series = Some(Series { variable, sizes, labels: Vec::new(), scratch: Vec::new() });
+        Ok(())
+    }
+
     fn control(&mut self, kind: u64, cursor: &mut Cursor<'_>) -> Result<(), Stop> {
         match kind {
-            0 => {
+            control::END => {
                 if cursor.number()? != self.events.len() as u64 {
                     return Err(Problem::Count.into());
                 }
                 self.has_ended = true;
                 Ok(())
             }
-            1 => {
+            control::TEXT => {
                 let text = cursor.text()?;
                 self.texts.push(text.into());
                 Ok(())
             }
-            2 => {
-                let label = self.label(cursor)?;
-                self.labels.push(label);
-                Ok(())
-            }
-            3 => {
+            control::LABEL => self.label(cursor, false),
+            control::MARK => {
                 let mark = cursor.index_of(&Mark::ALL)?;
                 self.event(Event::Mark(mark))
             }
-            4 => self.event(Event::EmptyCache),
-            5 => self.event(Event::EndOfOperation),
-            6 => {
+            control::EMPTY_CACHE => self.event(Event::EmptyCache),
+            control::END_OF_OPERATION => self.event(Event::EndOfOperation),
+            control::NOTE => {
                 let note = self.text_at(cursor)?;
                 if self.notes.len() >= MAX_NOTES {
                     return Err(Problem::TooMany.into());
@@ -302,6 +380,9 @@ impl Decoder {
                 self.notes.push(note.to_string());
                 Ok(())
             }
+            control::SERIES => self.sizes(cursor),
+            control::LABEL_OF_SERIES => self.label(cursor, true),
+            control::SCRATCH_OF_SERIES => self.scratch_of_series(cursor),
             _ => Err(Problem::Kind.into()),
         }
     }
@@ -313,32 +394,47 @@ impl Decoder {
         text.cloned().ok_or(Problem::Reference.into())
     }
 
-    fn label(&self, cursor: &mut Cursor<'_>) -> Result<Label, Stop> {
+    fn label(&mut self, cursor: &mut Cursor<'_>, is_of_series: bool) -> Result<(), Stop> {
         let [name, module, source] = [self.text_at(cursor)?, self.text_at(cursor)?, self.text_at(cursor)?];
         let role = cursor.index_of(&TensorRole::ALL)?;
         let dtype = cursor.index_of(&DTYPES)?;
-        let bytes = cursor.number()?;
+        let read = |cursor: &mut Cursor<'_>| match is_of_series {
+            true => self.quantity(cursor),
+            false => Ok(Quantity(vec![cursor.number()?])),
+        };
+        let bytes_of_series = read(cursor)?;
         let rank = cursor.number()?;
+        let bytes = bytes_of_series.first();
         if bytes == 0 || bytes > MAX_TENSOR_BYTES || rank > MAX_RANK {
             return Err(Problem::Size.into());
         }
-        let shape = (0..rank).map(|_| cursor.number()).collect::<Result<_, _>>()?;
-        Ok(Label { name, module, source, role, dtype, bytes, shape })
+        let mut quantities = vec![bytes_of_series];
+        for _ in 0..rank {
+            quantities.push(read(cursor)?);
+        }
+        let shape = quantities[1..].iter().map(Quantity::first).collect();
+        let index = u32::try_from(self.labels.len()).map_err(|_| Problem::TooMany)?;
+        self.labels.push(Label { name, module, source, role, dtype, bytes, shape });
+        if let Some(series) = self.series.as_mut().filter(|_| is_of_series) {
+            series.labels.push((index, quantities));
+        }
+        Ok(())
     }
 }
 
-fn header(cursor: &mut Cursor<'_>) -> Result<Origin, Stop> {
+/// Version and origin.
+fn header(cursor: &mut Cursor<'_>) -> Result<(u64, Origin), Stop> {
     let n = MAGIC.len().min(cursor.bytes.len());
     if cursor.bytes[..n] != MAGIC[..n] {
         return Err(Problem::NotARecording.into());
     }
     cursor.take(MAGIC.len())?;
-    match cursor.number()? {
-        VERSION => {}
-        version => return Err(Problem::Version(version).into()),
+    let version = cursor.number()?;
+    if version == 0 || version > VERSION {
+        return Err(Problem::Version(version).into());
     }
     let (torch, program) = (cursor.text()?.to_owned(), cursor.text()?.to_owned());
     let mut part = || cursor.number().and_then(|n| u8::try_from(n).map_err(|_| Problem::Number.into()));
     let capability = ComputeCapability::new(part()?, part()?);
-    Ok(Origin { torch, program, capability, steps: cursor.number()? })
+    Ok((version, Origin { torch, program, capability, steps: cursor.number()? }))
 }

@@ -4,7 +4,7 @@ use crate::{
     dtype::Dtype,
     gpt::tensors::{MAX_TENSOR_BYTES, flash_splits},
     memory::{context::GpuProperties, efficient_backward::EfficientBackward},
-    torch::row_sum_bytes,
+    torch::{embedding_backward_numbers, row_sum_bytes},
 };
 
 /// Scratch memory of an operation, as a file has it.
@@ -21,6 +21,8 @@ pub enum Scratch {
     EfficientBackward([u64; 5]),
     /// The sum of the rows of a matrix: rows, columns.
     RowSums([u64; 2]),
+    /// The gradient of an embedding: indices, rows of the table, channels.
+    EmbeddingBackward([u64; 3]),
 }
 
 /// A step of a kernel with its scratch memory.
@@ -43,6 +45,7 @@ impl Scratch {
             2 => 3,
             3 => 5,
             4 => 2,
+            5 => 3,
             _ => return None,
         })
     }
@@ -50,8 +53,10 @@ impl Scratch {
     /// The scratch memory of a kind with its arguments; `None` if they are not in range.
     pub(super) fn new(kind: u64, arguments: [u64; 5]) -> Option<Self> {
         let [a, b, c, d, e] = arguments;
-        // Products of all arguments stay below the largest tensor, so no later arithmetic overflows.
-        let product = arguments.iter().try_fold(1_u64, |product, n| product.checked_mul((*n).max(1)))?;
+        // Products of all arguments stay below the largest tensor, so no later arithmetic overflows. Rows and indices of an
+        // embedding are in no product.
+        let factors = if kind == 5 { [a.max(b), c, 1, 1, 1] } else { arguments };
+        let product = factors.iter().try_fold(1_u64, |product, n| product.checked_mul((*n).max(1)))?;
         if product > MAX_TENSOR_BYTES {
             return None;
         }
@@ -61,8 +66,32 @@ impl Scratch {
             2 => Self::FlashForward([a, b, c]),
             3 if d <= 1 && e <= 1 => Self::EfficientBackward([a, b, c, d, e]),
             4 => Self::RowSums([a, b]),
+            5 => Self::EmbeddingBackward([a, b, c]),
             _ => return None,
         })
+    }
+
+    /// Number of the kind in a file.
+    pub(super) const fn kind(self) -> u64 {
+        match self {
+            Self::Bytes(_) => 0,
+            Self::Cublas => 1,
+            Self::FlashForward(_) => 2,
+            Self::EfficientBackward(_) => 3,
+            Self::RowSums(_) => 4,
+            Self::EmbeddingBackward(_) => 5,
+        }
+    }
+
+    /// Arguments in a file.
+    pub(super) const fn arguments(&self) -> &[u64] {
+        match self {
+            Self::Bytes(bytes) => std::slice::from_ref(bytes),
+            Self::Cublas => &[],
+            Self::FlashForward(arguments) | Self::EmbeddingBackward(arguments) => arguments,
+            Self::EfficientBackward(arguments) => arguments,
+            Self::RowSums(arguments) => arguments,
+        }
     }
 
     /// Name of the buffers for the user.
@@ -73,6 +102,7 @@ impl Scratch {
             Self::FlashForward(_) => "flash attention by split",
             Self::EfficientBackward(_) => "scratch memory of memory-efficient attention",
             Self::RowSums(_) => "partial sums",
+            Self::EmbeddingBackward(_) => "scratch memory of an embedding's gradient",
         }
     }
 
@@ -85,6 +115,13 @@ impl Scratch {
             Self::RowSums([rows, columns]) => {
                 let bytes = row_sum_bytes([rows.max(1), columns.max(1)], gpu);
                 bytes.into_iter().flatten().map(Step::Alloc).collect()
+            }
+            Self::EmbeddingBackward([n, rows, channels]) => {
+                let Some(numbers) = embedding_backward_numbers(n, rows) else { return Vec::new() };
+                let integers = numbers.map(|n| Step::Alloc(n.saturating_mul(Dtype::Int64.bytes())));
+                let [.., sums] = numbers;
+                let sums = Step::Alloc(sums.saturating_mul(channels).saturating_mul(FLOAT));
+                integers.into_iter().chain([sums]).collect()
             }
             Self::FlashForward([heads, tokens, head_size]) => {
                 let splits = flash_splits(heads, tokens, head_size, u64::from(gpu.sm_count));

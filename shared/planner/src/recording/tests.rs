@@ -10,12 +10,16 @@ use crate::{
 };
 
 /// Writer of small files.
-struct File(Vec<u8>);
+pub(super) struct File(Vec<u8>);
 
 impl File {
-    fn new() -> Self {
+    pub(in crate::recording) fn new() -> Self {
+        Self::of_version(1)
+    }
+
+    pub(in crate::recording) fn of_version(version: u64) -> Self {
         let mut file = Self(MAGIC.to_vec());
-        file.numbers(&[1]);
+        file.numbers(&[version]);
         file.text("2.11.0").text("train.py");
         file.numbers(&[8, 9, 2]);
         file
@@ -39,36 +43,36 @@ impl File {
         self
     }
 
-    fn control(&mut self, kind: u64, numbers: &[u64]) -> &mut Self {
+    pub(in crate::recording) fn control(&mut self, kind: u64, numbers: &[u64]) -> &mut Self {
         self.numbers(&[kind << 2 | 3]).numbers(numbers)
     }
 
-    fn defined(&mut self, text: &str) -> &mut Self {
+    pub(in crate::recording) fn defined(&mut self, text: &str) -> &mut Self {
         self.control(1, &[]).text(text)
     }
 
     /// Defines a float32 tensor of a role with these texts.
-    fn label(&mut self, texts: [u64; 3], role: u64, elements: u64) -> &mut Self {
+    pub(in crate::recording) fn label(&mut self, texts: [u64; 3], role: u64, elements: u64) -> &mut Self {
         self.control(2, &texts).numbers(&[role, 0, 4 * elements, 1, elements])
     }
 
-    fn alloc(&mut self, label: u64) -> &mut Self {
+    pub(in crate::recording) fn alloc(&mut self, label: u64) -> &mut Self {
         self.numbers(&[label << 2])
     }
 
-    fn free(&mut self, distance: u64) -> &mut Self {
+    pub(in crate::recording) fn free(&mut self, distance: u64) -> &mut Self {
         self.numbers(&[distance << 2 | 1])
     }
 
-    fn scratch(&mut self, kind: u64, shapes: &[u64]) -> &mut Self {
+    pub(in crate::recording) fn scratch(&mut self, kind: u64, shapes: &[u64]) -> &mut Self {
         self.numbers(&[kind << 2 | 2]).numbers(shapes)
     }
 
-    fn mark(&mut self, mark: u64) -> &mut Self {
+    pub(in crate::recording) fn mark(&mut self, mark: u64) -> &mut Self {
         self.control(3, &[mark])
     }
 
-    fn end(&mut self, n_events: u64) -> Vec<u8> {
+    pub(in crate::recording) fn end(&mut self, n_events: u64) -> Vec<u8> {
         self.control(0, &[n_events]).0.clone()
     }
 }
@@ -220,7 +224,8 @@ fn hostile_files_are_refused_with_their_offset() {
         (error.offset, error.problem)
     };
     assert_eq!(refused(b"PK\x03\x04"), (0, Problem::NotARecording));
-    assert_eq!(refused(b"HEADROOM\x02"), (0, Problem::Version(2)));
+    assert_eq!(refused(b"HEADROOM\x03"), (0, Problem::Version(3)));
+    assert_eq!(refused(b"HEADROOM\x00"), (0, Problem::Version(0)));
     assert_eq!(refused(&File::new().alloc(0).end(1)), (header, Problem::Reference));
     assert_eq!(refused(&File::new().free(0).end(1)), (header, Problem::Reference));
     assert_eq!(refused(&File::new().control(6, &[1]).end(0)), (header, Problem::Reference));

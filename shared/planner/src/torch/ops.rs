@@ -12,6 +12,7 @@ mod shape;
 
 pub use bitsandbytes::{FourBit, Weight4Bit, Weight8Bit};
 pub use loss::CrossEntropyInput;
+pub(crate) use norm::embedding_backward_numbers;
 pub(crate) use reduction::row_sum_bytes;
 
 use super::{Torch, layout::Layout, tensor::Tensor};

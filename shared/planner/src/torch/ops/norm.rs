@@ -8,6 +8,15 @@ use crate::{
     torch::{Layout, Tensor, Torch},
 };
 
+/// Numbers of elements of the integers that the gradient of an embedding holds, for `n` indices into a table of `rows`. The
+/// last is that of the partial sums, one row of channels each. `None` if the kernel does not sort.
+///
+/// Source: `Embedding.cu` and `EmbeddingBackwardKernel.cu` of PyTorch 2.11.
+pub(crate) fn embedding_backward_numbers(n: u64, rows: u64) -> Option<[u64; 8]> {
+    let segments = n.min(rows);
+    (n > EMBEDDING_SORT_ABOVE).then(|| [n, n, n, 1, segments, segments, 1, n / 10 + segments])
+}
+
 impl Torch {
     /// `F.layer_norm(x, weight.shape, weight, bias)`. Autocast casts the arguments from the last to the first.
     #[must_use]
@@ -67,12 +76,11 @@ impl Torch {
         let out = self.empty("gradient of embedding", weight.sizes(), gradient.dtype());
         let channels = gradient.layout().from_last(0);
         let n = gradient.layout().elements() / channels.max(1);
-        if n > EMBEDDING_SORT_ABOVE {
-            let segments = n.min(weight.from_last(1));
-            let sums = n / 10 + segments;
+        if let Some(numbers) = embedding_backward_numbers(n, weight.from_last(1)) {
             let _scope = self.enter_category(Category::Workspace);
             let index = |elements: u64| self.empty("scratch of embedding's gradient", &[elements], Dtype::Int64);
-            let _held = [n, n, n, 1, segments, segments, 1, sums].map(index);
+            let _held = numbers.map(index);
+            let [.., sums] = numbers;
             let _sums = self.empty("scratch of embedding's gradient", &[sums, channels], Dtype::Float32);
         }
         out
