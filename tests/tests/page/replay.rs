@@ -113,6 +113,35 @@ fn every_gpu_has_its_replay() {
 }
 
 #[test]
+fn batch_size_of_a_series_is_a_field_with_the_largest_that_fits() {
+    let name = "batch_size_of_a_series_is_a_field_with_the_largest_that_fits";
+    tell_unopened(name, async |page| {
+        let gpu = ["--gpu", "GTX 1060 6GB"];
+        let of = |size: &str| replayed(page, "series/gpt2", &[&gpu[..], &["--batch-size", size]].concat());
+        let bytes = fs::read(recording("series/gpt2")).expect("a recording");
+        open(page, "#1&gpu=GTX%201060%206GB").await;
+        drop_on(page, "main", "gpt2.headroom", &bytes).await;
+        page.until("the verdict is there", PLANNED).await;
+        assert_shows(page, &replayed(page, "series/gpt2", &gpu)).await;
+        page.fill("#batch_size", "100").await;
+        let failing = of("100");
+        assert_shows(page, &failing).await;
+        assert_eq!(failing["fits"], false);
+        let largest = failing["largest_size_that_fits"].to_string();
+        assert!(page.text("[data-testid=sizes]").await.contains(&largest));
+        page.click("[data-fix=size] button").await;
+        page.until("the field shows it", &format!("document.querySelector('#batch_size').value === '{largest}'")).await;
+        let fitting = of(&largest);
+        assert_eq!(fitting["fits"], true);
+        assert_shows(page, &fitting).await;
+        page.fill("#batch_size", "0").await;
+        page.until_says("document.querySelector('#batch_size-fault')", "1 or more").await;
+        page.fill("#batch_size", "99999999").await;
+        page.until_says("document.querySelector('#batch_size-fault')", "larger than every GPU").await;
+    });
+}
+
+#[test]
 fn an_invalid_recording_keeps_the_open_one() {
     tell("an_invalid_recording_keeps_the_open_one", async |page| {
         page.click(".trainers [href*='replay.html']").await;

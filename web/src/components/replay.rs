@@ -3,3 +3,4 @@
 pub mod empty;
 pub mod fixes;
 pub mod gpus;
+pub mod size;

@@ -16,7 +16,7 @@ use crate::{
         message::Message,
         notice::Notice,
         phases::PhaseTable,
-        replay::{empty, fixes::ReplayFixes, gpus::OtherGpus},
+        replay::{empty, fixes::ReplayFixes, gpus::OtherGpus, size::SizeField},
         tensors::TensorList,
         trainer_links::{RECORDINGS, TrainerLinks},
         verdict::{Figures, VerdictWords, headline, outcome},
@@ -135,6 +135,7 @@ fn opened(page: Page, take: Callback<Option<File>>) -> impl IntoView {
                 <p class="replay__soft">{words(run)}</p>
                 {empty::open_button(take, false)}
             </div>
+            <SizeField page />
             <GpuPicker page chosen=|name: String| browser::keep_gpu(&name) />
             <Toggle id="expandable_segments" label=t(text::EXPANDABLE) hint=t(text::EXPANDABLE_HINT) on=expandable
                 on_change=move |on| page.edit_options(|options| options.expandable_segments = on) />
@@ -169,7 +170,9 @@ fn Verdict(page: Page) -> impl IntoView {
     let command = move |()| {
         let name = page.session.with_untracked(|session| Some(session.file.as_ref()?.name().to_owned()))?;
         let gpu = page.session.with_untracked(|session| gpu::field(&session.options));
-        Some(format!("headroom replay \"{name}\" --gpu \"{gpu}\""))
+        let size = untrack(move || page.size());
+        let size = size.map(|(variable, _, size)| format!(" --{} {size}", variable.key().replace('_', "-")));
+        Some(format!("headroom replay \"{name}\" --gpu \"{gpu}\"{}", size.unwrap_or_default()))
     };
     view! {
         <div class="verdict" data-outcome=words(move || outcome(verdict))>

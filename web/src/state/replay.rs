@@ -7,7 +7,7 @@ use headroom_planner::{
     link,
     memory::message::TorchVersion,
     plan::{Fit, Plan},
-    recording::{self, DecodeError, Decoder, Recording, ReplayRequest},
+    recording::{self, DecodeError, Decoder, Recording, ReplayRequest, SizeError, Variable},
     session::Options,
 };
 use headroom_text::Text;
@@ -15,7 +15,7 @@ use leptos::prelude::*;
 
 use super::{
     course::{Drawn, PlanWithTimeline},
-    entry::Faults,
+    entry::{Fault, Faults},
     gpu::{GpuDraft, OnGpu},
     read_settings,
     run_answer::{Obstacle, RunAnswer},
@@ -28,13 +28,16 @@ pub const ENDING: &str = ".headroom";
 /// The largest file that the page opens, in bytes. A recording of a large model has a few hundred kilobytes.
 pub const MAX_FILE_BYTES: u64 = 256 << 20;
 
-/// A recording with the name of its file. Two are equal if they are the same allocation.
+/// A recording with the name of its file, at one of its sizes. Two are equal if they are the same allocation.
 #[derive(Clone, Debug)]
-pub struct OpenRecording(Arc<(String, Recording)>);
+pub struct OpenRecording {
+    name: Arc<str>,
+    run: Arc<Recording>,
+}
 
 impl PartialEq for OpenRecording {
     fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
+        Arc::ptr_eq(&self.run, &other.run)
     }
 }
 
@@ -46,17 +49,31 @@ impl OpenRecording {
     pub fn read(name: &str, bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut decoder = Decoder::default();
         decoder.push(bytes)?;
-        Ok(Self(Arc::new((name.to_owned(), decoder.finish()?))))
+        Ok(Self { name: name.into(), run: decoder.finish()?.into() })
     }
 
     /// The name of the file.
     pub fn name(&self) -> &str {
-        &self.0.0
+        &self.name
     }
 
     /// The recording.
     pub fn recording(&self) -> &Recording {
-        &self.0.1
+        &self.run
+    }
+
+    /// The run at another size of its series.
+    ///
+    /// # Errors
+    /// The recording has no run at this size.
+    pub fn at(&self, size: u64) -> Result<Self, SizeError> {
+        let variable = self.run.series().map_or(Variable::BatchSize, |series| series.variable);
+        Ok(Self { name: Arc::clone(&self.name), run: self.run.at(variable, size)?.into() })
+    }
+
+    /// The largest size of the series that fits; `None` if none fits, or without a series.
+    pub fn largest(&self, options: &Options) -> Option<u64> {
+        self.run.largest_that_fits(&options.machine().ok()?)
     }
 
     /// Replays it on the GPU of the options.
@@ -178,6 +195,35 @@ impl ReplayPage {
     }
 }
 
+impl ReplayPage {
+    /// Shows the run at a size, or returns what is expected.
+    pub fn set_size(self, size: u64) -> Fault {
+        let file = self.session.with_untracked(|session| session.file.clone())?;
+        match file.at(size) {
+            Ok(file) => {
+                self.session.update(|session| session.file = Some(file));
+                None
+            }
+            Err(_) => Some(text::REPLAY_NO_SIZE),
+        }
+    }
+
+    /// Shows the run at a size that a button names.
+    pub fn choose_size(self, size: u64) {
+        self.set_size(size);
+        self.answer.faults.reset();
+    }
+
+    /// Variable of the series, recorded sizes and shown size; `None` without a series.
+    pub fn size(self) -> Option<(Variable, Vec<u64>, u64)> {
+        self.session.with(|session| {
+            let run = session.file.as_ref()?.recording();
+            let series = run.series()?;
+            Some((series.variable, series.sizes.clone(), run.size()?))
+        })
+    }
+}
+
 impl OnGpu for ReplayPage {
     fn options(self) -> Options {
         self.session.with(|session| session.options.clone())
@@ -220,6 +266,7 @@ mod tests {
     use super::*;
     use crate::state::tensors::ShownMoment;
 
+    const SERIES: &[u8] = include_bytes!("../../../tests/golden/recordings/series/gpt2.headroom");
     const NANOGPT: &[u8] = include_bytes!("../../../tests/golden/recordings/nanogpt_124m.headroom");
 
     fn opened() -> OpenRecording {
@@ -270,6 +317,26 @@ mod tests {
         assert_eq!(again.options.gpu, "RTX 3060");
         assert!(again.options.expandable_segments);
         assert!(!ReplaySession::default().open("#answer"));
+    }
+
+    #[test]
+    fn series_is_shown_at_any_size_and_names_the_largest() {
+        let owner = Owner::new();
+        owner.set();
+        let page = ReplayPage::new();
+        assert!(page.open("train.headroom", NANOGPT));
+        assert_eq!(page.size(), None);
+        assert!(page.open("gpt2.headroom", SERIES));
+        assert_eq!(page.size(), Some((Variable::BatchSize, vec![2, 4, 6], 2)));
+        let file = || page.session.get_untracked().file.expect("a recording");
+        let largest = file().largest(&on("RTX 3060")).expect("a size fits");
+        assert_eq!(page.set_size(largest), None);
+        assert!(file().replayed(&on("RTX 3060")).expect("a plan").fits);
+        assert_eq!(page.set_size(largest + 1), None);
+        assert!(!file().replayed(&on("RTX 3060")).expect("a plan").fits);
+        assert_eq!(file().largest(&on("RTX 3060")), Some(largest));
+        assert_eq!(page.set_size(u64::MAX), Some(text::REPLAY_NO_SIZE));
+        assert_eq!(page.size().map(|(_, _, size)| size), Some(largest + 1));
     }
 
     #[test]

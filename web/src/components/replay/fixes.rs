@@ -3,7 +3,10 @@
 use headroom_planner::plan::Fit;
 use leptos::prelude::*;
 
-use super::super::dynamic::{IntoPart, Part, act, part};
+use super::{
+    super::dynamic::{IntoPart, Part, act, part},
+    size::label,
+};
 use crate::{
     browser,
     components::actions::{CopyButton, command_words},
@@ -47,11 +50,19 @@ pub fn ReplayFixes(
         let of_session = || page.session.with(|session| Some((session.file.clone()?, session.options.clone())));
         fails.get().then(of_session).flatten().and_then(|(file, options)| expandable_saves(&file, &options))
     });
+    let largest = memo(move || {
+        let (variable, ..) = page.size().filter(|_| fails.get())?;
+        page.session.with(|session| Some((label(variable), session.file.as_ref()?.largest(&session.options)?)))
+    });
     part(move || {
         fails.get().then(|| {
+            let size = largest.get().map(|(label, size)| size_row(page, label, size));
             let expandable = expandable.get().map(|found| expandable_row(page, found));
-            let changes = CHANGES.into_iter().map(|(id, what, lines)| change(id, what, lines));
-            let rows: Vec<Part> = expandable.into_iter().chain(changes).collect();
+            // A series has other batch sizes already.
+            let is_listed = |id: &str| id != "batch" || page.size().is_none();
+            let changes = CHANGES.into_iter().filter(|(id, ..)| is_listed(id));
+            let changes = changes.map(|(id, what, lines)| change(id, what, lines));
+            let rows: Vec<Part> = size.into_iter().chain(expandable).chain(changes).collect();
             view! {
                 <section class="fixes" aria-labelledby="fixes-title">
                     <h2 class="panel-title" id="fixes-title">{t(text::REMEDIES)}</h2>
@@ -60,6 +71,22 @@ pub fn ReplayFixes(
             }
         })
     })
+}
+
+/// The largest size of the series that fits.
+fn size_row(page: ReplayPage, label: &'static str, size: u64) -> Part {
+    let apply = act(move || {
+        page.choose_size(size);
+        browser::show_answer();
+    });
+    view! {
+        <li class="fixes__fix" data-fix="size">
+            <code class="fixes__settings">{format!("{label} {size}")}</code>
+            <button type="button" class="button button--primary" on:click=apply>{t(text::APPLY)}</button>
+            <p class="fixes__facts">{t(text::REPLAY_LARGEST)}</p>
+        </li>
+    }
+    .into_part()
 }
 
 /// Expandable segments, simulated on the recording.
