@@ -247,7 +247,7 @@ fn run(args: Vec<OsString>) -> Result<Exit, super::Error> {
         Contents::Recording(recording) => {
             let recording = match arguments.size {
                 Some((variable, size)) => recording.at(variable, size).map_err(Error::from)?,
-                None => recording,
+                None => *recording,
             };
             let plan = replayed(&mut arguments, &recording)?;
             (recording_answer(&arguments, &recording, &plan)?, Some(plan))
@@ -332,7 +332,7 @@ fn replayed(arguments: &mut Arguments, recording: &Recording) -> Result<Plan<Rep
 
 /// Contents of a file.
 enum Contents {
-    Recording(Recording),
+    Recording(Box<Recording>),
     Snapshot(Box<Snapshot>),
 }
 
@@ -365,7 +365,7 @@ fn read(mut file: File, name: &str) -> Result<Contents, Error> {
         if n == 0 {
             return match reader {
                 Some(reader) => reader.finish().map(Box::new).map(Contents::Snapshot).map_err(invalid_snapshot),
-                None => decoder.finish().map(Contents::Recording).map_err(invalid),
+                None => decoder.finish().map(Box::new).map(Contents::Recording).map_err(invalid),
             };
         }
     }

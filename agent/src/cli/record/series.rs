@@ -10,7 +10,10 @@ use std::{
 use headroom_planner::recording::{DecodeError, Decoder, MergeError, Recording, Variable, merge};
 use thiserror::Error;
 
-use super::{super::Exit, Program};
+use super::{
+    super::{Exit, print},
+    Program,
+};
 
 /// Why a command is not recorded at several sizes.
 #[derive(Debug, Error)]
@@ -119,7 +122,8 @@ pub fn record(
     let folder = folder.map_err(|error| super::Error::Folder { folder: temporary(), error })?;
     let mut runs = Vec::new();
     for (size, program) in sizes.iter().zip(&programs) {
-        eprintln!("headroom: recording at {variable} {size} ({} of {})", runs.len() + 1, sizes.len());
+        let n = runs.len() + 1;
+        print::note(&format!("headroom: recording at {variable} {size} ({n} of {})\n", sizes.len()));
         let path = folder.path().join(format!("{size}.headroom"));
         if !record(program, &path)?.success() {
             return Ok(false);
@@ -130,7 +134,7 @@ pub fn record(
     let write_error = |error| SeriesError::File { verb: "write", path: out.to_owned(), error };
     fs::write(out, series.encode()).map_err(write_error)?;
     let numbers: Vec<String> = sizes.iter().map(u64::to_string).collect();
-    eprintln!("headroom: wrote {} with {variable}s {}", out.display(), numbers.join(", "));
+    print::note(&format!("headroom: wrote {} with {variable}s {}\n", out.display(), numbers.join(", ")));
     Ok(true)
 }
 

@@ -37,7 +37,7 @@ impl Encoder<'_> {
             self.bytes.push((rest & 0x7f) as u8 | 0x80);
             rest >>= 7;
         }
-        self.bytes.push(rest as u8);
+        self.bytes.push((rest & 0x7f) as u8);
     }
 
     fn record(&mut self, kind: u64, value: u64) {

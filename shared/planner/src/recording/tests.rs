@@ -231,9 +231,10 @@ fn hostile_files_are_refused_with_their_offset() {
     assert_eq!(refused(&File::new().control(6, &[1]).end(0)), (header, Problem::Reference));
     assert_eq!(refused(&File::new().mark(6).end(1)), (header, Problem::Kind));
     assert_eq!(refused(&File::new().control(7, &[]).end(0)), (header, Problem::Kind));
-    assert_eq!(refused(&File::new().scratch(5, &[]).end(1)), (header, Problem::Kind));
+    assert_eq!(refused(&File::new().scratch(6, &[]).end(1)), (header, Problem::Kind));
     assert_eq!(refused(&File::new().scratch(0, &[u64::MAX]).end(1)), (header, Problem::Size));
     assert_eq!(refused(&File::new().scratch(2, &[1 << 30, 1 << 30, 1]).end(1)), (header, Problem::Size));
+    assert_eq!(refused(&File::new().scratch(5, &[1 << 30, 1, 1 << 30]).end(1)), (header, Problem::Size));
     assert_eq!(refused(&File::new().label([0; 3], 0, 1 << 60).end(0)), (header, Problem::Size));
     assert_eq!(refused(&File::new().control(1, &[1 << 40]).0), (header, Problem::Text));
     assert_eq!(refused(&File::new().end(1)), (header, Problem::Count));
