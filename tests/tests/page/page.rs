@@ -369,8 +369,11 @@ impl Page {
         self.value::<String>("document.querySelector('#verdict').dataset.fits").await == "true"
     }
 
-    /// Checks that the console is empty and that the page requested nothing from other hosts.
+    /// Checks that no text of the page is missing, that the console is empty, and that the page requested nothing from
+    /// other hosts.
     pub async fn assert_quiet(&self) {
+        let has_missing_text: bool = self.value("document.body.textContent.includes('\\uFFFD')").await;
+        assert!(!has_missing_text, "a text is not among those of the page");
         let console = self.browser.console().await;
         assert!(console.is_empty(), "the console is not empty:\n{}", console.join("\n"));
         let requests = self.browser.requests().await;

@@ -47,6 +47,8 @@ pub struct Search {
     candidates: std::vec::IntoIter<Candidate>,
     exact: Vec<Solution>,
     near: Vec<Solution>,
+    /// Runs that store a tensor of the requested size. They are the answer if no run comes closer.
+    by_size: Vec<Solution>,
     n_simulated: u32,
 }
 
@@ -82,13 +84,14 @@ impl Search {
             candidates: Candidate::all(usual_dtype, can_compile).into_iter(),
             exact: vec![],
             near: vec![],
+            by_size: vec![],
             n_simulated: 0,
         })
     }
 
     /// Examines the next candidate. Returns `false` when the search is over.
     pub fn advance(&mut self) -> bool {
-        let n_found = if self.is_by_size { self.near.len() } else { self.exact.len() };
+        let n_found = if self.is_by_size { self.by_size.len() } else { self.exact.len() };
         if n_found >= MAX_MATCHES || self.n_simulated >= MAX_SIMULATIONS {
             return false;
         }
@@ -96,9 +99,11 @@ impl Search {
         if let Some(found) = self.filter.matching(&candidate)
             && !self.exact.iter().any(|known| same_batch(known, &candidate))
         {
-            match self.is_by_size {
-                true => self.keep_by_size(&candidate, found),
-                false => self.try_variants(candidate),
+            if self.is_by_size || self.target.is_where_traceback_is(found.1) {
+                self.keep_by_size(&candidate, found);
+            }
+            if !self.is_by_size {
+                self.try_variants(candidate);
             }
         }
         true
@@ -117,10 +122,12 @@ impl Search {
         self.solutions()
     }
 
-    /// Returns the solutions found so far, most common run first: the exact ones, or the near ones if there are none.
+    /// Returns the solutions found so far, most common run first: the exact ones; if there are none, the near ones; and if
+    /// there are none either, those of the requested size.
     #[must_use]
     pub fn solutions(&self) -> Vec<Solution> {
-        if self.exact.is_empty() { self.near.clone() } else { self.exact.clone() }
+        let best = [&self.exact, &self.near, &self.by_size].into_iter().find(|solutions| !solutions.is_empty());
+        best.cloned().unwrap_or_default()
     }
 
     /// Simulates a candidate with nanoGPT's defaults, and with less common options if the result is close.
@@ -156,9 +163,9 @@ impl Search {
             let keys = candidate.keys();
             known.keys.iter().filter(|(key, _)| !is_mode(key)).eq(keys.iter().filter(|(key, _)| !is_mode(key)))
         };
-        if !self.near.iter().any(is_known) {
+        if self.by_size.len() < MAX_MATCHES && !self.by_size.iter().any(is_known) {
             let dtype = (candidate.dtype != self.usual_dtype).then(|| text::verbatim(candidate.dtype.name()));
-            self.near.push(Solution {
+            self.by_size.push(Solution {
                 keys: candidate.keys(),
                 assumed: vec![],
                 options: self.options.clone(),

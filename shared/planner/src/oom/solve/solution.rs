@@ -173,6 +173,7 @@ pub fn headline<S: FoundRun>(solutions: &[S], message: &Message, has_config: boo
         ([], None) if has_config => text::NO_COMMON_RUN_EITHER.into(),
         ([], None) => text::CONFIG_SAYS_MORE.into(),
         ([first, ..], Some(missing)) if first.figures() == Figures::Requested => text::solved_by_size(missing),
+        ([first, ..], None) if first.figures() == Figures::Requested => text::SOLVED_OTHER_MEMORY.into(),
         ([only], _) if only.is_exact() => text::solved_one(only.text().clone()),
         ([first, ..], _) if first.is_exact() => text::solved_several(solutions.len()),
         _ => text::SOLVED_NEAR.into(),

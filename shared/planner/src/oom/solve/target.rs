@@ -1,7 +1,7 @@
 //! The figures of a message that a run has to reproduce.
 
 use crate::{
-    memory::simulate::Failure,
+    memory::{program::Phase, simulate::Failure},
     oom::{Message, PhaseHint, explain::is_close, words},
 };
 
@@ -44,7 +44,9 @@ impl Target {
     /// Compares a failure with the message. Returns `None` if its size or its phase differs.
     pub(super) fn agreement(&self, failure: &Failure) -> Option<Agreement> {
         let message = &self.message;
-        if !message.requested?.is_printed_for(failure.request.segment_bytes) || !self.is_where_traceback_is(failure) {
+        if !message.requested?.is_printed_for(failure.request.segment_bytes)
+            || !self.is_where_traceback_is(failure.phase)
+        {
             return None;
         }
         let allocated = message.allocated?;
@@ -55,7 +57,8 @@ impl Target {
         Some(Agreement::Printed { exact, reserved_difference_bytes })
     }
 
-    fn is_where_traceback_is(&self, failure: &Failure) -> bool {
-        self.hint.phase.and_then(words::place).is_none_or(|(_, phases)| phases.contains(&failure.phase))
+    /// Returns whether the traceback, if there is one, is in a phase.
+    pub(super) fn is_where_traceback_is(&self, phase: Phase) -> bool {
+        self.hint.phase.and_then(words::place).is_none_or(|(_, phases)| phases.contains(&phase))
     }
 }

@@ -141,6 +141,17 @@ fn a_run_that_reserves_another_amount_is_near_and_not_exact() {
     assert!((printed.bytes % unit).abs_diff(simulated) > 512 << 10, "{simulated}, {}", printed.bytes % unit);
 }
 
+/// No common run requests 6.14 GiB with 6.91 GiB allocated.
+#[test]
+fn runs_of_the_requested_size_are_the_answer_if_none_comes_closer() {
+    let text = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 6.14 GiB. GPU 0 has a total capacity of 11.69 GiB \
+                of which 4.52 GiB is free. Including non-PyTorch memory, this process has 7.16 GiB memory in use. Of the \
+                allocated memory 6.91 GiB is allocated by PyTorch, and 116.61 MiB is reserved by PyTorch but unallocated.";
+    let solutions = search(text).expect("figures").finish();
+    assert!(solutions.len() > 1 && solutions.iter().all(|solution| solution.figures == Figures::Requested));
+    assert!(is_run(&solutions[0], "n_layer = 12\nbatch_size = 64\nblock_size = 1024\ncompile = True\n"));
+}
+
 #[test]
 fn a_traceback_elsewhere_rules_a_run_out() {
     let text = message("batch_size = 64\n", "RTX 4070", GIB, false).expect("it fails");
