@@ -74,7 +74,7 @@ fn the_strip_has_room_and_a_command() {
         assert!(page.value::<Vec<f64>>(CUT).await.iter().any(|pixels| *pixels > 1.0));
         page.open("1&dtype='float32'&gpu=RTX%204070").await;
         page.until("it says why not", "document.querySelector('#builtin').dataset.outcome === 'unable'").await;
-        assert!(page.value::<String>(ANSWER).await.contains("bfloat16 and not in float32"));
+        assert!(page.value::<String>(ANSWER).await.contains("bfloat16, not in float32"));
         page.paste("#config", "compile = maybe").await;
         page.until("there is no command without a plan", "document.querySelector('#copy-train').disabled").await;
         let visibility = "getComputedStyle(document.querySelector('#copy-train')).visibility";

@@ -26,7 +26,7 @@ pub fn BuiltinView(
                 <p class="builtin__detail">{say(|shown| shown.detail)}</p>
             </div>
             <CopyButton id="copy-train" label=t(text::BUILTIN_COPY)
-                enabled=Signal::derive(move || !is_stale() && shown.with(Option::is_some))
+                enabled=Signal::derive(move || !is_stale() && shown.with(|shown| shown.as_ref().is_some_and(|shown| shown.outcome != "unable")))
                 content=move |()| Some(budget.with_options(command::train_command)) />
         </div>
     }

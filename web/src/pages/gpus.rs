@@ -212,7 +212,12 @@ fn headline(budget: Budget, planned: RwSignal<Option<Vec<GpuRow>>>) -> (String, 
         match smallest(rows) {
             (n, Some(row)) => {
                 let left = row.summary.map_or_else(String::new, |summary| format::signed_size(summary.headroom_bytes));
-                (say(&text::gpus_fit(n, rows.len())), say(&text::gpus_smallest(&*row.device.name, left)))
+                let (_, n_at_least_narrowly) = counts(rows, &Filter::default());
+                let fit = match n_at_least_narrowly.saturating_sub(n) {
+                    0 => text::gpus_fit(n, rows.len()),
+                    more => text::gpus_fit_narrowly(n, rows.len(), more),
+                };
+                (say(&fit), say(&text::gpus_smallest(&*row.device.name, left)))
             }
             (_, None) => (t(text::GPUS_NONE).to_owned(), t(text::GPUS_NONE_DETAIL).to_owned()),
         }
