@@ -54,7 +54,10 @@ fn each_gpu_leads_to_the_calculator_with_the_same_verdict() {
         let fitting: usize =
             page.value("document.querySelectorAll('[data-testid=gpus] tr[data-outcome=fits]').length").await;
         let headline: String = page.value(HEADLINE).await;
-        assert_eq!(headline.trim(), format!("Fits {fitting} of {} GPUs", devices().len()));
+        let narrow: usize =
+            page.value("document.querySelectorAll('[data-testid=gpus] tr[data-outcome=narrow]').length").await;
+        let more = if narrow == 0 { String::new() } else { format!(", and {narrow} more narrowly") };
+        assert_eq!(headline.trim(), format!("Fits {fitting} of {} GPUs{more}", devices().len()));
         for name in ["GeForce RTX 3060 12GB", "GeForce RTX 4090", "Tesla T4", "GeForce GTX 1060 6GB"] {
             let row = format!("[data-testid=gpus] tr[data-gpu='{name}']");
             let said = page.text(&format!("{row} .gpus__result")).await;
