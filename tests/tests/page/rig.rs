@@ -193,7 +193,8 @@ fn losses_that_do_not_arrive_are_asked_for_again() {
         let why = json!({ "code": "history", "message": "History cannot be read.", "request_id": "9f3c-7" });
         agent.answer_rest("GET /api/runs/", 503, why);
         open_paired(page).await;
-        until_says(page, "[data-testid=losses]", "arrive: History cannot be read. Request ID: 9f3c-7").await;
+        until_says(page, "[data-testid=losses]", "Cannot load losses: History cannot be read. Request ID: 9f3c-7")
+            .await;
         let what = json!({ "kind": "run_iteration", "iter": 7, "loss": 1.5, "time_ms": 100.0 });
         let event = json!({ "id": 1, "time_ms": 1, "run": "0123456789abcdef", "what": what });
         agent.answer_rest("GET /api/runs/", 200, json!([event]));
@@ -241,13 +242,13 @@ fn refused_viewer_sees_reason() {
         assert_eq!(page.value::<Option<String>>("localStorage.getItem('headroom.token')").await, None);
         agent.answer(vec![golden("refused.json")]);
         open_paired(page).await;
-        until_state(page, "version 1 of the protocol").await;
+        until_state(page, "protocol version 1").await;
         assert!(page.value::<bool>("Boolean(document.querySelector('#reload'))").await);
         let mut many = golden("refused.json");
         (many["code"], many["message"]) = (json!("too_many"), json!("There are too many."));
         agent.answer(vec![many]);
         go(page, "rig").await;
-        until_state(page, "Refused").await;
+        until_state(page, "Access denied").await;
         until_says(page, "[data-testid=access]", "There are too many.").await;
         agent.answer(vec![hello()]);
         page.click("#again").await;

@@ -155,7 +155,7 @@ fn a_model_is_trained_on_a_gpu_from_the_page() {
         let row = format!("[data-testid=processes] tr[data-pid='{}']", pid(&red));
         until_says(page, &row, "red").await;
         until(page, "its memory is reported", &format!("{}.includes('predicted')", fact("Peak memory"))).await;
-        until(page, "as planned", &format!("{}.includes('allocated to the byte')", fact("Planned memory"))).await;
+        until(page, "as planned", &format!("{}.includes('exact to the byte')", fact("Planned memory"))).await;
         let seen = run(page, "red", "seen on its GPU", |run| run["gpu_memory_peak_bytes"].is_u64()).await;
         assert_eq!(seen["gpu_memory_peak_bytes"], on_gpu_bytes, "{seen}");
         assert_eq!(seen["gpus"], json!([FakeGpu::default().uuid]), "{seen}");

@@ -97,7 +97,7 @@ fn where_nothing_can_be_started_the_page_says_what_would_allow_it() {
         assert!(page.value::<bool>("!document.querySelector('#start')").await);
         agent.answer_rest("GET /api/training", 503, json!({ "code": "busy", "message": "Not now." }));
         go(page, "rig").await;
-        until_says(page, ORDERS, "did not arrive: Not now.").await;
+        until_says(page, ORDERS, "Cannot load the configs and data sets: Not now.").await;
         page.browser.console().await;
     });
 }

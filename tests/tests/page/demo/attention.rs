@@ -127,7 +127,7 @@ fn all_heads_are_drawn_while_the_model_writes() {
         // A click selects the head of its row and column. Arrow keys go on from there.
         page.click(".heads__row:nth-of-type(4) label:nth-of-type(2)").await;
         for head in [1, 2] {
-            let caption = format!("Layer 2, head {head}. A row for each token");
+            let caption = format!("Layer 2, head {head}. One row per token");
             page.until_says("document.querySelector('[data-testid=map-caption]').textContent", &caption).await;
             let chosen = ["layer", "head"].map(|id| format!("document.querySelector('#{id}').value"));
             page.until("the lists agree", &format!("{} === '2' && {} === '{head}'", chosen[0], chosen[1])).await;

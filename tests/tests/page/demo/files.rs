@@ -259,7 +259,7 @@ fn a_tokenizer_of_another_size_is_remarked_on() {
         // The model has fewer tokens than the tokenizer, so a prompt may contain a token that the model lacks.
         let [model, tokenizer] = sparse_model(&scratch("demo_sizes"), 1, 1, 64, 259);
         choose(page, &[&model, &tokenizer]).await;
-        page.until("the model is loaded", "document.querySelector('.demo__notes')?.textContent.includes('the model 259') && !document.querySelector('#write').disabled").await;
+        page.until("the model is loaded", "document.querySelector('.demo__notes')?.textContent.includes('the model has 259') && !document.querySelector('#write').disabled").await;
         page.fill("#prompt", "a<|endoftext|>").await;
         page.click("#write").await;
         page.until("it is reported", "document.querySelector('#prompt-fault').textContent.includes('<|endoftext|>')")
