@@ -135,9 +135,9 @@ fn batch_size_of_a_series_is_a_field_with_the_largest_that_fits() {
         assert_eq!(fitting["fits"], true);
         assert_shows(page, &fitting).await;
         page.fill("#batch_size", "0").await;
-        page.until_says("document.querySelector('#batch_size-fault')", "1 or more").await;
+        page.until_says("document.querySelector('#batch_size-fault').textContent", "1 or more").await;
         page.fill("#batch_size", "99999999").await;
-        page.until_says("document.querySelector('#batch_size-fault')", "larger than every GPU").await;
+        page.until_says("document.querySelector('#batch_size-fault').textContent", "larger than every GPU").await;
     });
 }
 
