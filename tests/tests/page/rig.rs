@@ -193,8 +193,7 @@ fn losses_that_do_not_arrive_are_asked_for_again() {
         let why = json!({ "code": "history", "message": "History cannot be read.", "request_id": "9f3c-7" });
         agent.answer_rest("GET /api/runs/", 503, why);
         open_paired(page).await;
-        until_says(page, "[data-testid=losses]", "Cannot load losses: History cannot be read. Request ID: 9f3c-7")
-            .await;
+        until_says(page, "[data-testid=losses]", "losses: History cannot be read. Request ID: 9f3c-7").await;
         let what = json!({ "kind": "run_iteration", "iter": 7, "loss": 1.5, "time_ms": 100.0 });
         let event = json!({ "id": 1, "time_ms": 1, "run": "0123456789abcdef", "what": what });
         agent.answer_rest("GET /api/runs/", 200, json!([event]));
