@@ -218,9 +218,16 @@ fn instead(command: &str, name: &str, value: Option<&str>) -> Option<String> {
     if let Some((_, _, instead, placeholder)) = OPTIONS.iter().find(is_meant) {
         return Some(instead.replace("{}", value.unwrap_or(placeholder)));
     }
-    let takes_settings = ROOT.tree().iter().any(|known| known.name == command && known.takes_settings);
+    if !ROOT.tree().iter().any(|known| known.name == command && known.takes_settings) {
+        return None;
+    }
     let setting = name.replace('-', "_");
-    let (_, key) = SETTINGS.iter().find(|(other, _)| takes_settings && *other == setting)?;
+    let key = match SETTINGS.iter().find(|(other, _)| *other == setting) {
+        Some((_, key)) => *key,
+        // A key with dashes, even if another command has such an option.
+        None if setting != name && defaults::find(&setting).is_some() => &setting,
+        None => return None,
+    };
     Some(format!("--{key}={}", value.unwrap_or("…")))
 }
 
