@@ -17,6 +17,7 @@ use super::{
     course::{Drawn, PlanWithTimeline},
     entry::{Fault, Faults},
     gpu::{GpuDraft, OnGpu},
+    memo::memo,
     read_settings,
     run_answer::{Obstacle, RunAnswer},
 };
@@ -166,6 +167,8 @@ pub struct ReplayPage {
     pub session: RwSignal<ReplaySession>,
     /// The replay.
     pub answer: RunAnswer<ReplayRequest>,
+    /// The largest size of the series that fits; `None` if none fits, or without a series.
+    pub largest: Memo<Option<u64>>,
     /// A notice about a file that was not opened.
     pub notice: RwSignal<Option<Text>>,
 }
@@ -175,7 +178,8 @@ impl ReplayPage {
     pub fn new() -> Self {
         let session = RwSignal::new(ReplaySession::default());
         let answer = RunAnswer::new(move || session.with(planned));
-        Self { session, answer, notice: RwSignal::new(None) }
+        let largest = memo(move || session.with(|session| session.file.as_ref()?.largest(&session.options)));
+        Self { session, answer, largest, notice: RwSignal::new(None) }
     }
 
     /// Opens a file and returns whether it is a recording. An invalid file leaves the open one as it is.
@@ -193,9 +197,7 @@ impl ReplayPage {
             }
         }
     }
-}
 
-impl ReplayPage {
     /// Shows the run at a size, or returns what is expected.
     pub fn set_size(self, size: u64) -> Fault {
         let file = self.session.with_untracked(|session| session.file.clone())?;

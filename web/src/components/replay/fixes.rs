@@ -52,7 +52,7 @@ pub fn ReplayFixes(
     });
     let largest = memo(move || {
         let (variable, ..) = page.size().filter(|_| fails.get())?;
-        page.session.with(|session| Some((label(variable), session.file.as_ref()?.largest(&session.options)?)))
+        Some((label(variable), page.largest.get()?))
     });
     part(move || {
         fails.get().then(|| {

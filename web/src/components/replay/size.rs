@@ -38,12 +38,11 @@ pub fn label(variable: Variable) -> &'static str {
 fn field(page: ReplayPage, variable: Variable) -> Part {
     let label = label(variable);
     let value = Signal::derive(move || page.size().map(|(_, _, size)| size.to_string()).unwrap_or_default());
-    let largest = memo(move || page.session.with(|session| session.file.as_ref()?.largest(&session.options)));
     let recorded = memo(move || {
         let sizes = page.size().map(|(_, sizes, _)| sizes).unwrap_or_default();
         sizes.iter().map(u64::to_string).collect::<Vec<_>>().join(", ")
     });
-    let sizes = move || match largest.get() {
+    let sizes = move || match page.largest.get() {
         Some(largest) => say(&text::replay_sizes(recorded.get(), largest)),
         None => say(&text::replay_sizes_none(recorded.get())),
     };
