@@ -23,6 +23,7 @@ use tempfile::TempDir;
 use thiserror::Error;
 
 use series::Sizes;
+pub use series::one_variable;
 
 use super::{
     Exit,
@@ -137,9 +138,7 @@ struct Arguments {
 
 impl Arguments {
     fn set_sizes(&mut self, variable: Variable, sizes: &str) -> Result<(), InvalidValue> {
-        if self.sizes.as_ref().is_some_and(|sizes| sizes.variable != variable) {
-            return Err("a series has one variable".to_owned().into());
-        }
+        one_variable(self.sizes.as_ref().map(|sizes| sizes.variable), variable)?;
         self.sizes = Some(Sizes::read(variable, sizes)?);
         Ok(())
     }

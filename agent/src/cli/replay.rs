@@ -31,6 +31,7 @@ use super::{
         snapshot_file,
     },
     print,
+    record::one_variable,
     style::Style,
 };
 
@@ -163,9 +164,7 @@ impl PlanArguments for Arguments {
 
 impl Arguments {
     fn set_size(&mut self, variable: Variable, size: &str) -> Result<(), InvalidValue> {
-        if self.size.is_some_and(|(other, _)| other != variable) {
-            return Err("a series has one variable".to_owned().into());
-        }
+        one_variable(self.size.map(|(variable, _)| variable), variable)?;
         let number = size.parse().ok().filter(|size| *size > 0);
         self.size = Some((variable, number.ok_or_else(|| "it is a number of at least 1".to_owned())?));
         Ok(())

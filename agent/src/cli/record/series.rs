@@ -11,7 +11,7 @@ use headroom_planner::recording::{DecodeError, Decoder, MergeError, Recording, V
 use thiserror::Error;
 
 use super::{
-    super::{Exit, print},
+    super::{Exit, args::InvalidValue, print},
     Program,
 };
 
@@ -106,6 +106,17 @@ impl Sizes {
             );
         }
         Ok(Self { variable, sizes })
+    }
+}
+
+/// Checks that an option has the variable of the options before it.
+///
+/// # Errors
+/// They have another variable.
+pub fn one_variable(given: Option<Variable>, variable: Variable) -> Result<(), InvalidValue> {
+    match given {
+        Some(other) if other != variable => Err("a series has one variable".to_owned().into()),
+        _ => Ok(()),
     }
 }
 
