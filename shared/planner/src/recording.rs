@@ -12,6 +12,8 @@ mod settings;
 
 use std::sync::Arc;
 
+use headroom_text::{self as text, Text};
+
 use crate::{
     dtype::Dtype,
     gpt::tensors::{Category, Lifetime},
@@ -228,21 +230,16 @@ impl ReplayRequest {
 
     /// Remarks on the figures.
     #[must_use]
-    pub fn remarks(&self) -> Vec<String> {
-        let Some(Origin { capability, steps, .. }) = &self.origin else { return self.notes.clone() };
-        let mut remarks = vec![format!(
-            "The figures are those of the {steps} recorded {}. A longer run may reserve more.",
-            if *steps == 1 { "step" } else { "steps" }
-        )];
-        let asked = self.machine.device.compute_capability;
-        if asked != *capability {
-            remarks.push(format!(
-                "The run was recorded for compute capability {capability}, and this GPU has {asked}. PyTorch may choose \
-                 other attention kernels here; `headroom record --capability {asked}` records the run for this GPU."
-            ));
+    pub fn remarks(&self) -> Vec<Text> {
+        let notes = self.notes.iter().map(|note| text::verbatim(note.as_str()));
+        let Some(Origin { capability, steps, .. }) = &self.origin else { return notes.collect() };
+        let mut remarks = vec![text::remark_recorded_steps(*steps)];
+        let of_gpu = self.machine.device.compute_capability;
+        if of_gpu != *capability {
+            remarks.push(text::remark_other_capability(capability.to_string(), of_gpu.to_string()));
         }
-        remarks.extend(self.size.as_ref().map(ToString::to_string));
-        remarks.extend(self.notes.iter().cloned());
+        remarks.extend(self.size.iter().flat_map(SizeOfRun::remarks));
+        remarks.extend(notes);
         remarks
     }
 }

@@ -133,7 +133,8 @@ impl Plan<TrainerRequest> {
     pub fn trainer_document(&self, advice: &TrainerAdvice, link: &str) -> Node {
         let MemoryFields { device, phases, peak, oom, basis } = self.memory_fields();
         let fit = advice.largest.iter().map(|(knob, value)| (knob.key, value.map_or_else(|| words(None), number)));
-        let remarks = self.request.run().remarks().into_iter().map(|remark| words(Some(remark)));
+        let remarks =
+            self.request.run().remarks().into_iter().map(|remark| words(Some(&Text::from(remark).to_string())));
         let obstacle = advice.obstacle.iter().map(Text::to_string).collect::<Vec<_>>().join(" ");
         Node::Object(vec![
             ("schema", number(SCHEMA)),
@@ -201,7 +202,7 @@ impl Plan<ReplayRequest> {
             ("oom_source", words(self.failing_source().as_deref())),
             ("basis", basis),
             ("tensors", Node::List(tensors.collect())),
-            ("remarks", Node::List(remarks.iter().map(|remark| words(Some(remark))).collect())),
+            ("remarks", Node::List(remarks.iter().map(|remark| words(Some(&remark.to_string()))).collect())),
         ])
     }
 }

@@ -64,7 +64,7 @@ impl Run {
 
     /// Remarks on the figures: what they include and what they do not.
     #[must_use]
-    pub fn remarks(&self) -> Vec<&'static str> {
+    pub fn remarks(&self) -> Vec<Key> {
         match self {
             Self::Nanochat(_) => nanochat::REMARKS.to_vec(),
             Self::Hf(run) => run.remarks(),
@@ -88,7 +88,7 @@ impl Run {
     }
 
     /// Why the run cannot be planned on a GPU, if so.
-    fn obstacle(&self, gpu: GpuProperties) -> Option<&'static str> {
+    fn obstacle(&self, gpu: GpuProperties) -> Option<Key> {
         match self {
             Self::Nanochat(_) => nanochat::obstacle(gpu),
             Self::Hf(run) => run.obstacle(gpu),

@@ -28,7 +28,7 @@ use crate::{
         run_answer::n_parameters,
         verdict::figures,
     },
-    text::{self, t},
+    text::{self, say, t},
 };
 
 /// The recording of the repository that the page opens as an example.
@@ -165,7 +165,7 @@ fn Verdict(page: Page) -> impl IntoView {
     let is_entered = Signal::derive(move || answer.is_entered());
     let source = answer.ask(|answer| answer.plan()?.failing_source());
     let place = move || {
-        source.get().map(|source| view! { <p class="replay__source" data-testid="failing-source">{text::say(&text::replay_source(source))}</p> })
+        source.get().map(|source| view! { <p class="replay__source" data-testid="failing-source">{say(&text::replay_source(source))}</p> })
     };
     let command = move |()| {
         let name = page.session.with_untracked(|session| Some(session.file.as_ref()?.name().to_owned()))?;
@@ -193,7 +193,9 @@ fn Verdict(page: Page) -> impl IntoView {
 /// What the figures include, and what the recorder assumed.
 #[component]
 fn Remarks(page: Page) -> impl IntoView {
-    let remarks = page.answer.ask(|answer| answer.plan().map(|plan| plan.request.remarks()).unwrap_or_default());
+    let remarks = page.answer.ask(|answer| {
+        answer.plan().map(|plan| plan.request.remarks().iter().map(say).collect::<Vec<_>>()).unwrap_or_default()
+    });
     let list = move || remarks.get().into_iter().map(|remark| view! { <li>{remark}</li> }).collect_view();
     view! {
         <section class="remarks" aria-labelledby="remarks-title">

@@ -113,7 +113,7 @@ fn Remarks(page: TrainerPage) -> impl IntoView {
     let remarks = page.answer.ask(|answer| {
         let run = answer.plan()?.request.run();
         let unused = without_effect(run).map(|keys| say(&text::trainer_no_effect(keys)));
-        Some(run.remarks().into_iter().map(str::to_owned).chain(unused).collect::<Vec<_>>())
+        Some(run.remarks().into_iter().map(|remark| t(remark).to_owned()).chain(unused).collect::<Vec<_>>())
     });
     let list = move || {
         let remarks = remarks.get().unwrap_or_default();

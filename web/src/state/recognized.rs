@@ -17,7 +17,7 @@ use super::{
     answer::Reading,
     parse, read_settings,
     session::Session,
-    trainer::{DEFAULT_HF, config_text},
+    trainer::{DEFAULT_HF, config_text, display_name},
 };
 use crate::text::{self, Key};
 
@@ -260,10 +260,7 @@ fn of_trainer(text: &str, options: &Options) -> Option<Recognized> {
             return Some(Recognized { what, detail, destinations: Vec::new() });
         }
     };
-    let name = match input.trainer {
-        Trainer::Nanochat => "nanochat",
-        Trainer::Hf => "Hugging Face",
-    };
+    let name = display_name(input.trainer);
     let detail = input.read().err().map(|error| text::verbatim(error.to_string()));
     let to = Destination::new(Page::Trainers, text::START_CALCULATE, trainer::encode(&input, options));
     Some(Recognized { what: text::start_is_run_of(name), detail, destinations: vec![to] })

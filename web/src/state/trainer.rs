@@ -6,7 +6,7 @@ use headroom_planner::{
     session::Options,
     trainers::{
         Run, TrainerRequest,
-        arguments::Key,
+        arguments::{ArgumentError, Key},
         fixes::{TrainerAdvice, TrainerFix, advise},
         input::{Input, Trainer},
         plan, presets,
@@ -170,8 +170,26 @@ fn planned(session: &TrainerSession) -> Result<Drawn<TrainerRequest>, Obstacle> 
 fn plan_of(input: &Input, options: &Options) -> Result<Plan<TrainerRequest>, Obstacle> {
     let machine = options.machine().map_err(Obstacle::Machine)?;
     let run = input.read().map_err(|error| Obstacle::Run(error.to_string()))?;
-    let request = TrainerRequest::new(run, machine).map_err(|error| Obstacle::Run(error.to_string()))?;
+    let request = TrainerRequest::new(run, machine).map_err(|error| Obstacle::Run(words(&error, input.trainer)))?;
     plan(request).map_err(|error| Obstacle::Run(say(&error.text())))
+}
+
+/// Why a run has no plan on a GPU, in words.
+fn words(error: &ArgumentError, trainer: Trainer) -> String {
+    match error {
+        ArgumentError::Gpu { gpu, cause, .. } => {
+            say(&text::no_plan_on_gpu(display_name(trainer), gpu.as_str(), Text::from(*cause)))
+        }
+        error => error.to_string(),
+    }
+}
+
+/// Name of a trainer as its authors write it.
+pub const fn display_name(trainer: Trainer) -> &'static str {
+    match trainer {
+        Trainer::Nanochat => "nanochat",
+        Trainer::Hf => "Hugging Face",
+    }
 }
 
 /// The signals of the page.

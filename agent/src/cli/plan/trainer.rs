@@ -27,6 +27,7 @@ use headroom_planner::{
     },
 };
 
+use headroom_text::Text;
 use serde_json::Value;
 
 use super::{
@@ -381,7 +382,8 @@ fn answer(plan: &Plan<TrainerRequest>, advice: &TrainerAdvice, style: &Style) ->
 
 /// Remarks on the figures and on options without effect.
 pub fn remarks(run: &Run, style: &Style) -> String {
-    let remarks: String = run.remarks().into_iter().map(|remark| style.wrapped(remark, 0)).collect();
+    let remarks: String =
+        run.remarks().into_iter().map(|remark| style.wrapped(&Text::from(remark).to_string(), 0)).collect();
     style.paint(Ink::Heading, "Worth knowing") + "\n" + &remarks + &without_effect(run, style)
 }
 

@@ -5,7 +5,7 @@ use headroom_planner::{
     plan::{Plan, RunOnMachine as _},
     recording::{LiveGroup, ReplayRequest, SizeOfRun},
 };
-use headroom_text::units::human_size;
+use headroom_text::{Text, units::human_size};
 
 use crate::cli::{
     plan::report,
@@ -34,7 +34,7 @@ pub fn answer(plan: &Plan<ReplayRequest>, largest_size: Option<u64>, remarks: &[
     }
     parts.extend([report::phases(plan, style), report::peak(plan, style), largest(plan, style)]);
     parts.extend([report::outside(plan, style), report::basis(plan, style)]);
-    let of_run = plan.request.remarks();
+    let of_run: Vec<String> = plan.request.remarks().iter().map(Text::to_string).collect();
     let remarks: String = remarks.iter().chain(&of_run).map(|remark| style.wrapped(remark, 0)).collect();
     parts.push(style.paint(Ink::Heading, "Worth knowing") + "\n" + &remarks);
     parts.join("\n")

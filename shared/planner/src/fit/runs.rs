@@ -99,7 +99,7 @@ impl<'a> TrainerRun<'a> {
     fn request(&self, run: Run) -> Result<TrainerRequest, String> {
         let machine = self.options.machine().map_err(|error| error.to_string())?;
         TrainerRequest::new(run, machine).map_err(|error| match error {
-            ArgumentError::Gpu { cause, .. } => cause.to_owned(),
+            ArgumentError::Gpu { cause, .. } => headroom_text::Text::from(cause).to_string(),
             error => error.to_string(),
         })
     }

@@ -4,6 +4,7 @@
 
 use std::fmt;
 
+use headroom_text::{self as text, Text, decimal};
 use num_rational::Ratio;
 use num_traits::{CheckedAdd, CheckedMul, ToPrimitive};
 
@@ -117,7 +118,7 @@ impl Series {
     }
 }
 
-/// Size of a run in its series. Its text is a remark on the figures.
+/// Size of a run in its series.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SizeOfRun {
     /// Variable of the series.
@@ -130,34 +131,20 @@ pub struct SizeOfRun {
     beside_step: Option<u64>,
 }
 
-impl fmt::Display for SizeOfRun {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl SizeOfRun {
+    /// Remarks on the figures of this size.
+    pub(super) fn remarks(&self) -> Vec<Text> {
         let Self { variable, size, recorded, beside_step } = self;
-        let plural = format!("{variable}s");
-        let sizes = and_list(recorded);
-        if recorded.contains(size) {
-            return write!(f, "The run was recorded at {plural} {sizes}.");
+        let sizes = decimal::list(recorded);
+        let mut remarks = vec![match variable {
+            Variable::BatchSize => text::remark_recorded_batch_sizes(sizes),
+            Variable::SequenceLength => text::remark_recorded_lengths(sizes),
+        }];
+        if !recorded.contains(size) {
+            remarks.push(text::remark_sizes_computed(*size));
+            remarks.extend(beside_step.map(|step| text::remark_beside_step(*size, step)));
         }
-        write!(
-            f,
-            "The run was recorded at {plural} {sizes}. The sizes of its tensors at {size} are computed from them."
-        )?;
-        match beside_step {
-            Some(step) => write!(
-                f,
-                " {size} is beside their step of {step}, where a size that the program rounds up may be larger."
-            ),
-            None => Ok(()),
-        }
-    }
-}
-
-/// Numbers as `4, 8 and 12`.
-fn and_list(numbers: &[u64]) -> String {
-    let texts: Vec<String> = numbers.iter().map(u64::to_string).collect();
-    match texts.split_last() {
-        Some((last, rest)) if !rest.is_empty() => format!("{} and {last}", rest.join(", ")),
-        _ => texts.concat(),
+        remarks
     }
 }
 

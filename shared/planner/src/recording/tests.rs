@@ -166,7 +166,7 @@ fn workspaces_are_those_of_the_gpu_asked_about() {
     let other = |name: &str| {
         let machine = Options { gpu: name.to_owned(), ..Options::default() }.machine().expect("a GPU");
         let request = plan(&recording, machine).expect("a program").request;
-        request.remarks().iter().any(|remark| remark.contains("--capability 9.0"))
+        request.remarks().iter().any(|remark| remark.to_string().contains("--capability 9.0"))
     };
     assert!(other("H200"));
     assert!(!other("RTX 4090"));

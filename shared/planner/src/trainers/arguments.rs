@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use headroom_text::Text;
 use thiserror::Error;
 
 /// Type and range of a key's value.
@@ -86,14 +87,14 @@ pub enum ArgumentError {
         expected: String,
     },
     /// The trainer runs differently on the GPU.
-    #[error("cannot plan {trainer} on {gpu}: {cause}")]
+    #[error("cannot plan {trainer} on {gpu}: {}", Text::from(*.cause))]
     Gpu {
         /// Name of the trainer.
         trainer: &'static str,
         /// Name of the GPU.
         gpu: String,
         /// Why not.
-        cause: &'static str,
+        cause: headroom_text::Key,
     },
     /// The run is not one that Headroom plans.
     #[error("cannot plan --{key}={value}: {cause}")]

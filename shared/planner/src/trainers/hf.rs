@@ -3,6 +3,7 @@
 //!
 //! Source: transformers 5.17 and PEFT 0.21.
 
+use headroom_text as text;
 use serde_json::{Map, Value};
 use thiserror::Error;
 
@@ -138,21 +139,6 @@ pub const KEYS: &[Key] = &[
 ];
 
 /// What the figures include.
-const FROM_CONFIG: &str = "Every sequence has max_length tokens. The model starts on the GPU in its dtype, as \
-    from_config makes it; loading a checkpoint can take more for a moment.";
-const FROM_CHECKPOINT: &str = "Every sequence has max_length tokens. from_pretrained loads and quantizes one weight \
-    after the other; prepare_model_for_kbit_training casts the rest to float32, and checkpoints layers unless \
-    --gradient_checkpointing=False.";
-const PAGED: &str = "The optimizer's states of tensors of 100,000 elements or more are in managed memory. PyTorch's \
-    figures do not include it; it fills what is free on the GPU, and the rest stays in host memory.";
-const OUTLIERS: &str = "Columns of 8-bit layers' inputs with values of 6.0 or more depend on the data; their copies \
-    are not included.";
-const HOLDS_INPUTS: &str = "8-bit layers hold their inputs until backward ends, although layers are checkpointed; \
-    --use_reentrant=True avoids this.";
-const MEASURED: &str = "On 20 runs on an H200, allocated memory is within 0.19 % and reserved memory within 4.8 % \
-    of the measured figures.";
-const RECORDED: &str = "Quantized weights, bitsandbytes' optimizers and saved modules follow runs recorded without \
-    a GPU, whose live bytes are exact; none was measured on a GPU.";
 
 /// Why a run cannot be planned.
 #[derive(Clone, Debug, PartialEq, Error)]
@@ -224,7 +210,7 @@ impl Run {
     }
 
     /// Remarks on the figures.
-    pub(super) fn remarks(&self) -> Vec<&'static str> {
+    pub(super) fn remarks(&self) -> Vec<text::Key> {
         let Args { quantization, checkpointing, optimizer, lora, .. } = &self.args;
         let is_8bit = *quantization == Some(Quantization::EightBit);
         let bitsandbytes = match optimizer {
@@ -234,13 +220,13 @@ impl Run {
         let saves = lora.as_ref().is_some_and(|lora| lora.saved != SavedModules::default());
         let is_recorded = quantization.is_some() || bitsandbytes.is_some() || saves;
         [
-            (quantization.is_none(), FROM_CONFIG),
-            (quantization.is_some(), FROM_CHECKPOINT),
-            (is_8bit, OUTLIERS),
-            (is_8bit && *checkpointing == Some(Checkpointing::NonReentrant), HOLDS_INPUTS),
-            (bitsandbytes.is_some_and(|optimizer| optimizer.is_paged), PAGED),
-            (!is_recorded, MEASURED),
-            (is_recorded, RECORDED),
+            (quantization.is_none(), text::REMARK_HF_CONFIG),
+            (quantization.is_some(), text::REMARK_HF_CHECKPOINT),
+            (is_8bit, text::REMARK_HF_OUTLIERS),
+            (is_8bit && *checkpointing == Some(Checkpointing::NonReentrant), text::REMARK_HF_HOLDS_INPUTS),
+            (bitsandbytes.is_some_and(|optimizer| optimizer.is_paged), text::REMARK_HF_PAGED),
+            (!is_recorded, text::REMARK_HF_MEASURED),
+            (is_recorded, text::REMARK_HF_RECORDED),
         ]
         .into_iter()
         .filter_map(|(applies, remark)| applies.then_some(remark))
@@ -297,7 +283,7 @@ impl Run {
     }
 
     /// Why the run cannot be planned on a GPU, if so.
-    pub(super) fn obstacle(&self, gpu: GpuProperties) -> Option<&'static str> {
+    pub(super) fn obstacle(&self, gpu: GpuProperties) -> Option<text::Key> {
         if gpu.compute_capability.major >= 8 {
             return None;
         }
@@ -307,10 +293,10 @@ impl Run {
             _ => None,
         };
         if config.attention == AttentionKind::FlashAttention2 {
-            return Some("flash-attn 2 requires compute capability 8.0 or newer");
+            return Some(text::OBSTACLE_FLASH_ATTENTION);
         }
         let is_bfloat16 = [*autocast, Some(*weights), compute].contains(&Some(Dtype::Bfloat16));
-        is_bfloat16.then_some("below compute capability 8.0 it emulates bfloat16, which is not derived yet")
+        is_bfloat16.then_some(text::OBSTACLE_BFLOAT16)
     }
 
     pub(super) fn knobs(&self) -> Vec<Knob> {

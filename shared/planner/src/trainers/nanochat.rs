@@ -61,20 +61,15 @@ pub const KEYS: &[Key] = &[
 ];
 
 /// What the figures include.
-pub const REMARKS: &[&str] = &[
-    "The run is eager, as with the line `model = torch.compile(model, dynamic=False)` removed. Its attention is PyTorch's \
-     scaled_dot_product_attention, as without the package `kernels`.",
-    "The script enables expandable segments, which PyTorch follows from 2.10 on; --torch=2.9 plans without them.",
-    "The CORE metric and the samples of every 2,000 steps are not included.",
-];
+pub const REMARKS: [text::Key; 3] =
+    [text::REMARK_NANOCHAT_EAGER, text::REMARK_NANOCHAT_SEGMENTS, text::REMARK_NANOCHAT_CORE];
 
 /// Why the optimizer takes much memory.
 pub(super) const OPTIMIZER_REMARK: text::Key = text::TRAINER_MUON_ADAMW;
 
 /// Why the script's run on a GPU cannot be planned, if so.
-pub(super) fn obstacle(gpu: GpuProperties) -> Option<&'static str> {
-    (gpu.compute_capability.major < 8)
-        .then_some("below compute capability 8.0 it computes in float32, which is not derived yet")
+pub(super) fn obstacle(gpu: GpuProperties) -> Option<text::Key> {
+    (gpu.compute_capability.major < 8).then_some(text::OBSTACLE_FLOAT32)
 }
 
 /// Whether the script's `PYTORCH_ALLOC_CONF=expandable_segments:True` has an effect. Before PyTorch 2.10 the variable

@@ -153,8 +153,11 @@ fn largest_size_fits_and_the_next_does_not() {
 
 #[test]
 fn remark_names_recorded_sizes_and_sizes_beside_their_step() {
-    let remark = |size| at(&linear(), size).expect("a run").size_of_run().expect("a series").to_string();
-    assert_eq!(remark(8), "The run was recorded at batch sizes 4, 8 and 12.");
+    let remark = |size| {
+        let remarks = at(&linear(), size).expect("a run").size_of_run().expect("a series").remarks();
+        remarks.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(remark(8), "The run was recorded at batch sizes 4, 8, 12.");
     assert!(remark(20).ends_with("The sizes of its tensors at 20 are computed from them."), "{}", remark(20));
     assert!(remark(5).contains("5 is beside their step of 4"), "{}", remark(5));
 }
