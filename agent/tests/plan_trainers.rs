@@ -288,3 +288,27 @@ fn a_link_has_the_options_without_paths_and_the_model() {
     assert_eq!(text(&headroom(&[&arguments[..], &["--link"]].concat()).stdout).trim_end(), link);
     assert_eq!(headroom(&[&arguments[..], &["--link", "--json"]].concat()).status.code(), Some(2));
 }
+
+#[test]
+fn every_gpu_has_the_verdict_of_its_own_plan() {
+    const RUNS: [&[&str]; 2] = [
+        &["nanochat", "--compile=False", "--depth=6", "--device-batch-size=8"],
+        &["hf", "Qwen3-0.6B", "--bf16", "--lora_r=16", "--gradient_checkpointing"],
+    ];
+    for run in RUNS {
+        let list = json(&[run, &["--gpu=all"]].concat());
+        let gpus = list["gpus"].as_array().expect("GPUs");
+        assert!(gpus.len() > 100, "{}", gpus.len());
+        let n_fits = gpus.iter().filter(|gpu| gpu["outcome"] == "fits").count();
+        assert!(n_fits > 0 && n_fits < gpus.len(), "{n_fits}");
+        // nanochat has no plan below compute capability 8.0.
+        for gpu in gpus.iter().filter(|gpu| gpu["outcome"].is_string()).step_by(23) {
+            let plan = json(&[run, &["--gpu", gpu["name"].as_str().expect("a name")]].concat());
+            assert_eq!(Some(gpu["outcome"] != "fails"), plan["fits"].as_bool(), "{gpu}");
+            assert_eq!(gpu["headroom_bytes"], plan["headroom_bytes"], "{gpu}");
+            assert!(gpu["iteration_seconds"].is_null());
+        }
+    }
+    let output = headroom(&[&NANOCHAT[..], &["--gpu=all", "--vram=8GiB"]].concat());
+    assert!(text(&output.stderr).contains("--gpu all and --vram exclude each other"), "{}", text(&output.stderr));
+}

@@ -5,8 +5,9 @@ use crate::{
     compute::step_seconds,
     hardware::{CLOUD_GPUS, Device, Segment, by_popularity},
     nanogpt::{Settings, Value},
-    plan::{Fit, Plan, Request, plan},
+    plan::{Fit, Plan, Request, RunOnMachine, plan},
     session::{Options, resolve_settings},
+    trainers::{self, TrainerRequest},
 };
 use std::ops::Range;
 
@@ -51,15 +52,31 @@ impl Summary {
         let iteration_seconds = step_seconds(&plan.request);
         let power = plan.request.machine.device.board_power();
         Self {
-            fit: plan.fit(),
-            headroom_bytes: plan.headroom_bytes,
-            band_bytes: plan.headroom_band_bytes(),
             iteration_seconds,
             max_iteration_watt_hours: iteration_seconds
                 .zip(power)
                 .map(|(seconds, power)| seconds * f64::from(power.watts) / SECONDS_PER_HOUR),
             seconds_per_token: iteration_seconds.map(|seconds| seconds / tokens),
+            ..Self::of_memory(plan)
         }
+    }
+
+    /// The figures of a plan without an estimate of its time.
+    fn of_memory<R: RunOnMachine>(plan: &Plan<R>) -> Self {
+        Self {
+            fit: plan.fit(),
+            headroom_bytes: plan.headroom_bytes,
+            band_bytes: plan.headroom_band_bytes(),
+            iteration_seconds: None,
+            max_iteration_watt_hours: None,
+            seconds_per_token: None,
+        }
+    }
+
+    /// Plans a run of another trainer. `None` if it has no plan.
+    fn of_trainer(run: trainers::Run, options: &Options) -> Option<Self> {
+        let request = TrainerRequest::new(run, options.machine().ok()?).ok()?;
+        Some(Self::of_memory(&trainers::plan(request).ok()?))
     }
 }
 
@@ -85,10 +102,20 @@ pub fn n_gpus() -> usize {
 /// Plans a run on the GPUs of the table with these indices, the most common first.
 #[must_use]
 pub fn gpus(settings: &Settings, options: &Options, indices: Range<usize>) -> Vec<GpuRow> {
+    rows(options, indices, |options| Summary::of(settings.clone(), options))
+}
+
+/// Plans a run of another trainer than nanoGPT on the GPUs with these indices. Times are unknown.
+#[must_use]
+pub fn trainer_gpus(run: &trainers::Run, options: &Options, indices: Range<usize>) -> Vec<GpuRow> {
+    rows(options, indices, |options| Summary::of_trainer(run.clone(), options))
+}
+
+fn rows(options: &Options, indices: Range<usize>, summary: impl Fn(&Options) -> Option<Summary>) -> Vec<GpuRow> {
     let row = |(segment, device): (Segment, &'static Device)| {
         let clouds =
             CLOUD_GPUS.iter().filter(|rented| rented.device == device.name).map(|rented| rented.label).collect();
-        GpuRow { device, segment, clouds, summary: Summary::of(settings.clone(), &options.with_device(device)) }
+        GpuRow { device, segment, clouds, summary: summary(&options.with_device(device)) }
     };
     by_popularity().skip(indices.start).take(indices.len()).map(row).collect()
 }

@@ -1,9 +1,13 @@
 //! `headroom plan --gpu all`: one run on every known GPU, as a table or as JSON.
 
+use std::{num::NonZero, thread};
+
 use headroom_planner::{
     nanogpt::Settings,
     plan::Fit,
+    session::Options,
     survey::{self, GpuRow, Summary, smallest},
+    trainers::Run,
 };
 use headroom_text::{
     self as text,
@@ -19,6 +23,9 @@ const SCHEMA: u32 = 1;
 
 /// Width of the table without the names, with the longest result.
 const OTHER_COLUMNS: usize = 55;
+
+/// Width of the column of times.
+const TIME_COLUMNS: usize = 11;
 
 /// Width of the column of energies.
 const ENERGY_COLUMNS: usize = 11;
@@ -76,9 +83,26 @@ impl<'a> From<&'a GpuRow> for Row<'a> {
 
 /// Plans the run on every known GPU. Returns the table or the JSON, and whether the run fits any of them.
 pub fn answer(request: &Request, settings: &Settings) -> Result<(String, bool), serde_json::Error> {
-    let rows = survey::gpus(settings, &request.options, 0..survey::n_gpus());
+    answer_of(&survey::gpus(settings, &request.options, 0..survey::n_gpus()), request.json)
+}
+
+/// Plans a run of another trainer on every known GPU, with a thread for each core. Returns the table or the JSON, and whether
+/// the run fits any of them.
+pub fn trainer_answer(run: &Run, options: &Options, json: bool) -> Result<(String, bool), serde_json::Error> {
+    let n_gpus = survey::n_gpus();
+    let n_threads = thread::available_parallelism().map_or(1, NonZero::get);
+    let n = n_gpus.div_ceil(n_threads).max(1);
+    let rows = thread::scope(|scope| {
+        let plan = |start| scope.spawn(move || survey::trainer_gpus(run, options, start..(start + n).min(n_gpus)));
+        let threads: Vec<_> = (0..n_gpus).step_by(n).map(plan).collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap_or_default()).collect::<Vec<_>>()
+    });
+    answer_of(&rows, json)
+}
+
+fn answer_of(rows: &[GpuRow], as_json: bool) -> Result<(String, bool), serde_json::Error> {
     let fits = rows.iter().any(|row| row.summary.is_some_and(|summary| summary.fit != Fit::Fails));
-    Ok((if request.json { json(&rows)? } else { table(&rows, &Style::of_stdout()) }, fits))
+    Ok((if as_json { json(rows)? } else { table(rows, &Style::of_stdout()) }, fits))
 }
 
 /// The rows as JSON.
@@ -100,16 +124,22 @@ fn table(rows: &[GpuRow], style: &Style) -> String {
         }
         (_, None) => {
             style.paint(Ink::DoesNotFit, &text::Text::from(text::GPUS_NONE).to_string())
-                + ". Lower batch_size, or plan one GPU to get fixes."
+                + ". Lower the batch size, or plan one GPU to get fixes."
         }
     };
-    let shows_energy = style.columns.is_none_or(|columns| columns >= COLUMNS_WITH_ENERGY);
-    let others = OTHER_COLUMNS + if shows_energy { ENERGY_COLUMNS } else { 0 };
+    let has_times = rows.iter().any(|row| row.summary.is_some_and(|summary| summary.iteration_seconds.is_some()));
+    let shows_energy = has_times && style.columns.is_none_or(|columns| columns >= COLUMNS_WITH_ENERGY);
+    let others = match (has_times, shows_energy) {
+        (false, _) => OTHER_COLUMNS - TIME_COLUMNS,
+        (true, false) => OTHER_COLUMNS,
+        (true, true) => OTHER_COLUMNS + ENERGY_COLUMNS,
+    };
     let longest = rows.iter().map(|row| row.device.name.len()).max().unwrap_or(0);
     let columns = style.columns.map_or(longest, |columns| longest.min(columns.saturating_sub(others)));
     let line = |name: &str, memory: &str, time: &str, energy: &str| {
+        let time = if has_times { format!("  {time:>9}") } else { String::new() };
         let energy = if shows_energy { format!("  {energy:>9}") } else { String::new() };
-        format!("{name:columns$}  {memory:>10}  {time:>9}{energy}  ")
+        format!("{name:columns$}  {memory:>10}{time}{energy}  ")
     };
     let mut table = headline + "\n\n";
     let heading = line("GPU", "memory", "iteration", "energy") + "result";
@@ -124,7 +154,10 @@ fn table(rows: &[GpuRow], style: &Style) -> String {
         let start = line(&name, &human_size(row.device.total_bytes), &time, &energy);
         table.push_str(&(start + &style.paint(ink, &result) + "\n"));
     }
-    table + "\nThe time of an iteration is an estimate.\n" + if shows_energy { ENERGY_NOTE } else { "" }
+    if has_times {
+        table.push_str("\nThe time of an iteration is an estimate.\n");
+    }
+    table + if shows_energy { ENERGY_NOTE } else { "" }
 }
 
 /// A number with its unit; empty if unknown.

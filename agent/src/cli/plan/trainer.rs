@@ -31,7 +31,9 @@ use headroom_text::Text;
 use serde_json::Value;
 
 use super::{
-    Error, MAX_SOURCE_BYTES, PAGE, allocator_notes, machine::PlanArguments, read_limited, report, snapshot_file,
+    Error, MAX_SOURCE_BYTES, PAGE, allocator_notes, gpus,
+    machine::{ALL, PlanArguments},
+    read_limited, report, snapshot_file,
 };
 use crate::cli::{
     self, Exit,
@@ -76,6 +78,11 @@ impl Arguments {
             [file] if !file.to_string_lossy().contains(char::is_whitespace) => Some(file),
             _ => None,
         }
+    }
+
+    /// Whether `--gpu all` was given.
+    fn is_for_all_gpus(&self) -> bool {
+        self.names_gpu && self.options.gpu.eq_ignore_ascii_case(ALL)
     }
 
     /// Address of the plan in the page of `headroom serve`.
@@ -180,6 +187,7 @@ const HF_FLAGS: &[Flag<Arguments>] = &[
     Flag::ALLOC_CONF,
     Flag::TORCH,
     Flag::JSON,
+    Flag::SNAPSHOT,
     Flag::LINK,
 ];
 
@@ -198,7 +206,7 @@ where it would run out of memory.",
     options: || shown(FLAGS),
     words: Words::Files,
     notes: "A SIZE is 11.69GiB, 800MiB, 12GB or a number of bytes.",
-    exits: &[(0, "the run fits"), (1, "the run does not fit")],
+    exits: &[(0, "the run fits, with `--gpu all` at least one GPU"), (1, "the run does not fit")],
     examples: &[
         "headroom plan nanochat --compile=False --depth=12 --device-batch-size=8 --gpu \"RTX 4070\"",
         "headroom plan nanochat --compile=False --gpu \"RTX 4070\" runs/speedrun.sh",
@@ -220,8 +228,11 @@ with LoRA, whether it fits, and where it would run out of memory.",
     options: || shown(HF_FLAGS),
     words: Words::Files,
     notes: "A SIZE is 11.69GiB, 800MiB, 12GB or a number of bytes.",
-    exits: &[(0, "the run fits"), (1, "the run does not fit")],
-    examples: &["headroom plan hf Qwen3-0.6B --bf16 --per_device_train_batch_size=2 --lora_r=16 --gpu \"RTX 4070\""],
+    exits: &[(0, "the run fits, with `--gpu all` at least one GPU"), (1, "the run does not fit")],
+    examples: &[
+        "headroom plan hf Qwen3-0.6B --bf16 --per_device_train_batch_size=2 --lora_r=16 --gpu \"RTX 4070\"",
+        "headroom plan hf Qwen3-1.7B --bf16 --lora_r=16 --gpu all",
+    ],
     run: |args| run(&HF, HF_FLAGS, args, HF_TRAINER),
     ..Command::EMPTY
 };
@@ -245,6 +256,9 @@ fn run(
     if arguments.snapshot.is_some() && arguments.options.tuned.is_some() {
         return Err(UsageError::Exclusive("alloc-conf", "snapshot").into());
     }
+    if arguments.is_for_all_gpus() {
+        return on_all_gpus(&run, &arguments);
+    }
     let plan = planned(run, &arguments.options)?;
     if let Some(file) = &arguments.snapshot {
         snapshot_file::write(file, &plan)?;
@@ -264,6 +278,20 @@ fn run(
     print::data(&answer)?;
     print::note(&allocator_notes(&arguments.options));
     Ok(if plan.fits { Exit::Success } else { Exit::Failure })
+}
+
+/// Plans a run on every GPU, and prints the list.
+fn on_all_gpus(run: &Run, arguments: &Arguments) -> Result<Exit, cli::Error> {
+    let options = &arguments.options;
+    let others =
+        [(options.vram_bytes.is_some(), "vram"), (arguments.link, "link"), (arguments.snapshot.is_some(), "snapshot")];
+    if let Some((_, other)) = others.into_iter().find(|(is_given, _)| *is_given) {
+        return Err(UsageError::Exclusive("gpu all", other).into());
+    }
+    let (answer, fits) = gpus::trainer_answer(run, options, arguments.json).map_err(Error::from)?;
+    print::data(&answer)?;
+    print::note(&allocator_notes(options));
+    Ok(if fits { Exit::Success } else { Exit::Failure })
 }
 
 /// Replaces the link by null: the page has no settings of the allocator.
