@@ -99,7 +99,7 @@ pub fn counts(rows: &[GpuRow], filter: &Filter) -> (usize, usize) {
     (left.len(), left.iter().filter(|row| fits(row)).count())
 }
 
-/// The rows that the filter shows, in its order.
+/// The rows that the filter shows: those on which the run fits first, each group in the filter's order.
 pub fn shown(rows: &[GpuRow], filter: &Filter) -> Vec<GpuRow> {
     let found: Vec<&str> = search(&filter.typed).into_iter().map(|(_, device)| &*device.name).collect();
     let is_shown = |row: &&GpuRow| {
@@ -114,6 +114,8 @@ pub fn shown(rows: &[GpuRow], filter: &Filter) -> Vec<GpuRow> {
         Order::Time => sort_by_figure(&mut shown, |summary| summary.iteration_seconds),
         Order::Energy => sort_by_figure(&mut shown, |summary| summary.max_iteration_watt_hours),
     }
+    // A list that starts with GPUs on which the run fails hides the answer.
+    shown.sort_by_key(|row| !fits(row));
     shown
 }
 
@@ -212,17 +214,26 @@ mod tests {
         assert_eq!(counts(&rows, &Filter { only_fitting: true, ..Filter::default() }), (rows.len(), fitting.len()));
         let of_laptops = counts(&rows, &Filter { segment: Some(Segment::Laptop), ..Filter::default() });
         assert_eq!(of_laptops.0, laptops.len());
-        let by_memory = shown(&rows, &Filter { order: Order::Memory, ..Filter::default() });
-        assert!(by_memory.is_sorted_by_key(|row| row.device.total_bytes));
-        let by_time = shown(&rows, &Filter { order: Order::Time, ..Filter::default() });
-        let seconds = |row: &GpuRow| row.summary.and_then(|summary| summary.iteration_seconds);
-        let known: Vec<f64> = by_time.iter().map_while(seconds).collect();
-        assert!(known.is_sorted() && known.len() > 50, "{}", known.len());
-        assert!(by_time[known.len()..].iter().all(|row| seconds(row).is_none()));
-        let by_energy = shown(&rows, &Filter { order: Order::Energy, ..Filter::default() });
-        let energy = |row: &GpuRow| row.summary.and_then(|summary| summary.max_iteration_watt_hours);
-        let known: Vec<f64> = by_energy.iter().map_while(energy).collect();
-        assert!(known.is_sorted() && known.len() > 50, "{}", known.len());
-        assert!(by_energy[known.len()..].iter().all(|row| energy(row).is_none()));
+        for order in Order::ALL {
+            let shown = shown(&rows, &Filter { order, ..Filter::default() });
+            assert!(shown.is_sorted_by_key(|row| !fits(row)), "{order:?}");
+            for group in shown.chunk_by(|one, other| fits(one) == fits(other)) {
+                let seconds = |row: &GpuRow| row.summary.and_then(|summary| summary.iteration_seconds);
+                let energy = |row: &GpuRow| row.summary.and_then(|summary| summary.max_iteration_watt_hours);
+                match order {
+                    Order::Popularity => {}
+                    Order::Memory => assert!(group.is_sorted_by_key(|row| row.device.total_bytes)),
+                    Order::Time => assert_least_first(group, seconds),
+                    Order::Energy => assert_least_first(group, energy),
+                }
+            }
+        }
+    }
+
+    /// Checks that rows are sorted by a figure, and that rows without it come last.
+    fn assert_least_first(rows: &[GpuRow], figure: impl Fn(&GpuRow) -> Option<f64>) {
+        let known: Vec<f64> = rows.iter().map_while(&figure).collect();
+        assert!(known.is_sorted() && known.len() > 10, "{}", known.len());
+        assert!(rows[known.len()..].iter().all(|row| figure(row).is_none()));
     }
 }
