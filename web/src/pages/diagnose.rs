@@ -211,8 +211,9 @@ fn meaning(
             false => sentence.clone(),
         })
     };
-    // The search is over and has not found a run.
-    let is_unknown = move || is_unsolved && solved.with(|solved| !solved.searching && solved.offers.is_empty());
+    // The search is over and has not found a run that reproduces more than the size.
+    let is_unknown =
+        move || is_unsolved && solved.with(|solved| !solved.searching && (solved.offers.is_empty() || solved.by_size));
     let of_unknown = shown.unsolved.clone().map(|unsolved| {
         let shown = shown.clone();
         part_of(is_unknown, move |is_unknown| is_unknown.then(|| remedies(&shown, &unsolved)))

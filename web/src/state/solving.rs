@@ -4,7 +4,7 @@ use headroom_planner::{
     link::trainer::encode,
     oom::{
         Message, PhaseHint,
-        solve::{FoundRun, Search, Solution, TrainerSearch, TrainerSolution, headline, not_shown},
+        solve::{Figures, FoundRun, Search, Solution, TrainerSearch, TrainerSolution, headline, not_shown},
     },
     session::Options,
 };
@@ -99,6 +99,8 @@ pub struct SearchProgress {
     pub not_shown: String,
     /// Whether the offers reproduce every figure.
     pub exact: bool,
+    /// Whether the offers reproduce the requested size only.
+    pub by_size: bool,
     /// The offers, best first.
     pub offers: Vec<Offer>,
 }
@@ -125,8 +127,9 @@ fn progress<S: FoundRun>(
         false => say(&headline(solutions, &of.message, of.has_config)),
     };
     let exact = solutions.first().is_some_and(FoundRun::is_exact);
+    let by_size = solutions.first().is_some_and(|solution| solution.figures() == Figures::Requested);
     let not_shown = not_shown(solutions).map_or_else(String::new, |text| say(&text));
-    SearchProgress { searching, headline, not_shown, exact, offers: offers.collect() }
+    SearchProgress { searching, headline, not_shown, exact, by_size, offers: offers.collect() }
 }
 
 fn offer(solution: &Solution) -> Offer {
