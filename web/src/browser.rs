@@ -86,6 +86,14 @@ pub fn carry_run(run: &str, figures: &str) {
     }
 }
 
+/// Sets the address of the link at position `index` of the header's pages.
+pub fn link_page(index: u32, href: &str) {
+    let Ok(Some(pages)) = document().query_selector(".header__pages") else { return };
+    if let Some(link) = pages.children().item(index) {
+        drop(link.set_attribute("href", href));
+    }
+}
+
 fn is_diagnose(page: &str) -> bool {
     page.contains("diagnose")
 }

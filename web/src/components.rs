@@ -14,6 +14,7 @@ pub mod dynamic;
 pub mod field;
 pub mod fixes;
 pub mod form;
+pub mod gpu_list;
 pub mod gpu_picker;
 pub mod header;
 pub mod language;

@@ -19,6 +19,7 @@ pub mod fixes;
 pub mod format;
 pub mod gpu;
 pub mod gpu_table;
+pub mod listed_run;
 pub mod memo;
 pub mod needs;
 pub mod no_plan;
@@ -40,6 +41,7 @@ pub mod steps;
 pub mod tensors;
 pub mod trainer;
 pub mod trainer_form;
+pub mod trainer_text;
 pub mod verdict;
 
 use std::{cell::RefCell, rc::Rc};

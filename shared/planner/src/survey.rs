@@ -1,11 +1,11 @@
 //! One run on every GPU of the table, and with several micro-batch sizes on one GPU.
 
 use crate::{
-    advice::BatchSizes,
+    advice::{BatchSizes, largest_of},
     compute::step_seconds,
     hardware::{CLOUD_GPUS, Device, Segment, by_popularity},
     nanogpt::{Settings, Value},
-    plan::{Fit, Plan, Request, RunOnMachine, plan},
+    plan::{Fit, Machine, Plan, Request, RunOnMachine, plan},
     session::{Options, resolve_settings},
     trainers::{self, TrainerRequest},
 };
@@ -74,8 +74,8 @@ impl Summary {
     }
 
     /// Plans a run of another trainer. `None` if it has no plan.
-    fn of_trainer(run: trainers::Run, options: &Options) -> Option<Self> {
-        let request = TrainerRequest::new(run, options.machine().ok()?).ok()?;
+    fn of_trainer(run: trainers::Run, machine: Machine) -> Option<Self> {
+        let request = TrainerRequest::new(run, machine).ok()?;
         Some(Self::of_memory(&trainers::plan(request).ok()?))
     }
 }
@@ -108,7 +108,7 @@ pub fn gpus(settings: &Settings, options: &Options, indices: Range<usize>) -> Ve
 /// Plans a run of another trainer than nanoGPT on the GPUs with these indices. Times are unknown.
 #[must_use]
 pub fn trainer_gpus(run: &trainers::Run, options: &Options, indices: Range<usize>) -> Vec<GpuRow> {
-    rows(options, indices, |options| Summary::of_trainer(run.clone(), options))
+    rows(options, indices, |options| Summary::of_trainer(run.clone(), options.machine().ok()?))
 }
 
 fn rows(options: &Options, indices: Range<usize>, summary: impl Fn(&Options) -> Option<Summary>) -> Vec<GpuRow> {
@@ -139,6 +139,35 @@ pub fn batch_sizes(found: &BatchSizes, own: u64) -> Vec<u64> {
     sizes.sort_unstable();
     sizes.dedup();
     sizes
+}
+
+/// Micro-batch sizes of a run of another trainer around the limit of its GPU, with everything else unchanged.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TrainerBatches {
+    /// The sizes that the trainer accepts, ascending, with the figures of their plans.
+    pub sizes: Vec<(u64, Summary)>,
+    /// The run's own size.
+    pub own: u64,
+    /// The largest size whose whole band of estimates fits.
+    pub largest: Option<u64>,
+}
+
+/// Plans a run of another trainer with micro-batch sizes around the limit of its GPU. `None` if the trainer has no such
+/// option.
+#[must_use]
+pub fn trainer_batches(plan: &Plan<TrainerRequest>) -> Option<TrainerBatches> {
+    let (run, machine) = (plan.request.run(), plan.request.machine());
+    let knob = run.knobs().into_iter().next()?;
+    let summary = |size| Summary::of_trainer(run.with(knob.key, size)?, machine.clone());
+    let candidates = run.candidates(knob);
+    let fits = |size| summary(size).is_some_and(|summary| summary.fit == Fit::Fits);
+    let may_fit = |size| summary(size).is_some_and(|summary| summary.fit != Fit::Fails);
+    let largest = largest_of(&candidates, fits);
+    let last = largest_of(&candidates, may_fit).filter(|last| Some(*last) > largest);
+    let found = BatchSizes { largest, may_fit: last.into_iter().collect(), gap: None };
+    let sizes = batch_sizes(&found, knob.value).into_iter();
+    let sizes = sizes.filter_map(|size| Some((size, summary(size)?))).collect();
+    Some(TrainerBatches { sizes, own: knob.value, largest })
 }
 
 /// Plans a run with another micro-batch size. `None` if it has no plan.

@@ -183,6 +183,65 @@ fn batch_sizes_have_verdicts_and_set_the_config() {
 }
 
 #[test]
+fn a_pasted_model_is_listed_on_every_gpu_and_opens_in_its_calculator() {
+    tell_unopened("a_pasted_model_is_listed_on_every_gpu_and_opens_in_its_calculator", async |page| {
+        open(page, "1&batch_size=24&gpu=RTX%204070").await;
+        page.paste("#config", "Qwen/Qwen3-1.7B").await;
+        page.until("the model is listed", &format!("{PLANNED} && document.querySelector('[data-testid=gpus-run]')"))
+            .await;
+        planned(page).await;
+        assert_eq!(page.text("[data-testid=gpus-run]").await, "Qwen3-1.7B · LoRA 16 · batch 2");
+        let orders: usize = page.value("document.querySelector('#gpus-order').options.length").await;
+        assert_eq!(orders, 2, "no times are known");
+        assert_eq!(page.value::<usize>("document.querySelectorAll('.gpus__time').length").await, 0);
+        let address: String = page.value("location.hash").await;
+        assert!(address.contains("trainer=hf") && address.contains("gpu=RTX%204070"), "{address}");
+
+        let row = "[data-testid=gpus] tr[data-gpu='GeForce RTX 3060 12GB']";
+        let result = page.text(&format!("{row} .gpus__result")).await;
+        page.click(&format!("{row} a")).await;
+        page.until("the calculator is there", "document.querySelector('.verdict:not([data-outcome=none]) #verdict')")
+            .await;
+        let verdict = page.text("#verdict").await;
+        assert!(verdict.starts_with(&result), "{verdict:?} is not {result:?}");
+        assert_eq!(page.value::<String>("document.querySelector('#gpu').value").await, "GeForce RTX 3060 12GB");
+
+        // The calculator's run comes along.
+        page.click(".header__pages [href*='gpus.html']").await;
+        page.until("it is listed again", &format!("{PLANNED} && document.querySelector('[data-testid=gpus-run]')"))
+            .await;
+        assert_eq!(page.text("[data-testid=gpus-run]").await, "Qwen3-1.7B · LoRA 16 · batch 2");
+        let best: String = page.value("document.querySelector('.strip__size_best').dataset.batch").await;
+        page.click(".strip__size_best").await;
+        let pressed = "document.querySelector('[data-testid=batches] [aria-pressed=true]')?.dataset.batch";
+        page.until("the size is set", &format!("{PLANNED} && {pressed} === {best:?}")).await;
+        assert!(page.text("[data-testid=gpus-run]").await.ends_with(&format!("batch {best}")));
+        page.click("#undo").await;
+        page.until("the size is back", &format!("{PLANNED} && {pressed} === '2'")).await;
+        page.click("#gpus-other").await;
+        page.until("the text is back", "document.activeElement.id === 'config'").await;
+        page.until("nanoGPT is planned", &format!("{PLANNED} && location.hash.includes('batch_size')")).await;
+    });
+}
+
+#[test]
+fn a_typed_run_of_a_trainer_is_offered() {
+    tell_unopened("a_typed_run_of_a_trainer_is_offered", async |page| {
+        open(page, "1&gpu=RTX%203060").await;
+        page.fill("#config", "python -m scripts.base_train --compile=False --depth=4").await;
+        page.click("#gpus-take").await;
+        page.until("the run is listed", &format!("{PLANNED} && document.querySelector('[data-testid=gpus-run]')"))
+            .await;
+        assert!(page.text("[data-testid=gpus-run]").await.starts_with("nanochat d4"));
+        // nanochat has no plan below compute capability 8.0.
+        assert_eq!(page.text("[data-testid=gpus-summary] + p").await.matches("for the other").count(), 1);
+        assert!(names(page).await.iter().all(|name| !name.contains("Tesla T4")));
+        page.back().await;
+        page.until("the text is back", "document.querySelector('#config').value.includes('base_train')").await;
+    });
+}
+
+#[test]
 fn list_of_gpus_is_accessible_and_fits_every_width() {
     let name = "list_of_gpus_is_accessible_and_fits_every_width";
     let Some(axe) = named(name, "HEADROOM_AXE") else { return };
@@ -197,5 +256,13 @@ fn list_of_gpus_is_accessible_and_fits_every_width() {
             assert!(beyond <= 0, "{size:?}: {beyond} px too wide");
             assert_eq!(violations(page).await, Vec::<String>::new(), "{size:?}");
         }
+        page.paste("#config", "Qwen/Qwen3-0.6B").await;
+        page.until("the model is listed", &format!("{PLANNED} && document.querySelector('[data-testid=gpus-run]')"))
+            .await;
+        page.resize((320, 700)).await;
+        let beyond: i64 =
+            page.value("document.documentElement.scrollWidth - document.documentElement.clientWidth").await;
+        assert!(beyond <= 0, "{beyond} px too wide");
+        assert_eq!(violations(page).await, Vec::<String>::new());
     });
 }

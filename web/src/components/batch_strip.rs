@@ -1,24 +1,22 @@
 //! The micro-batch sizes of a run on its GPU, as buttons.
 
-use headroom_planner::nanogpt::Value;
 use leptos::prelude::*;
 
-use super::dynamic::{IntoPart, Part};
+use super::dynamic::{IntoPart, Part, act};
 use crate::{
     state::{
         batch_strip::{BatchCell, BatchStrip},
-        budget::Budget,
         format,
         gpu_table::{time, words},
     },
     text::{self, say, t},
 };
 
-/// Renders the sizes. A press sets the run's size.
-pub fn batch_strip(budget: Budget, strip: &BatchStrip) -> Part {
+/// Renders the sizes. A press calls `set` with its size.
+pub fn batch_strip(strip: &BatchStrip, set: Callback<u64>) -> Part {
     let advice =
         strip.recommended.map_or_else(|| t(text::GPUS_BATCH_NONE).to_owned(), |n| say(&text::gpus_batch_best(n)));
-    let cells: Vec<Part> = strip.cells.iter().map(|cell| button(budget, strip, cell)).collect();
+    let cells: Vec<Part> = strip.cells.iter().map(|cell| button(strip, cell, set)).collect();
     view! {
         <h2 class="gpus__headline">{say(&text::gpus_batches(&*strip.gpu))}</h2>
         <p data-testid="batch-advice">{advice}</p>
@@ -28,17 +26,15 @@ pub fn batch_strip(budget: Budget, strip: &BatchStrip) -> Part {
     .into_part()
 }
 
-fn button(budget: Budget, strip: &BatchStrip, cell: &BatchCell) -> Part {
+fn button(strip: &BatchStrip, cell: &BatchCell, set: Callback<u64>) -> Part {
     let BatchCell { size, summary } = *cell;
-    let value = Value::Int(i64::try_from(size).unwrap_or(i64::MAX));
-    let set = move |_| budget.commit(|session| session.set_keys(&[("batch_size", value.clone())]));
     let [low, high] = summary.band_bytes.map(format::signed_size);
     let per_token = summary.seconds_per_token.map(|seconds| say(&text::gpus_per_token(time(seconds))));
     view! {
         <li>
             <button type="button" class="strip__size" class:strip__size_best=strip.recommended == Some(size)
                 data-batch=size.to_string() data-outcome=summary.fit.name() aria-pressed=(strip.own == size).to_string()
-                title=say(&text::gpus_left_band(low, high)) on:click=set>
+                title=say(&text::gpus_left_band(low, high)) on:click=act(move || set.run(size))>
                 <span class="strip__number">{format::grouped(size)}</span>
                 <span class="strip__result">{say(&words(&summary))}</span>
                 <span class="gpus__clouds">{per_token}</span>

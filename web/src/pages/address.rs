@@ -172,15 +172,15 @@ pub fn keep_with(budget: Budget, companion: impl Companion) {
         if let Some(pending) = pending.get_value() {
             pending.clear();
         }
+        let new_address = address.clone();
         let is_action = counts.0 != last_counts.0;
         let is_step = burst.try_update_value(|burst| {
-            let is_edit = !is_action && !is_restored && run_of(&last_address) != run;
+            let is_edit = !is_action && !is_restored && run_of(&last_address) != run_of(&new_address);
             if !is_edit && (is_action || is_restored) {
                 burst.end();
             }
             is_action || is_edit && burst.add(browser::focused_id(), browser::now_millis())
         });
-        let new_address = address.clone();
         let write = move || write_run(budget.steps.get_untracked().now, &run, &new_address, &session, state);
         if is_step == Some(true) {
             // Back leads to the session as it was before the step, including pending edits.

@@ -30,6 +30,9 @@ use crate::{
     text::{self, say, t},
 };
 
+/// Position of the page of GPUs among the pages of the header.
+const GPUS: u32 = 2;
+
 /// Delay after an edit before the address is updated. Browsers refuse more than a hundred updates in half a minute.
 const ADDRESS_DELAY: Duration = Duration::from_millis(300);
 
@@ -40,6 +43,10 @@ pub fn TrainersPage() -> impl IntoView {
     page.edit(|session| gpu::prefer(&mut session.options, browser::kept_gpu().as_deref()));
     open(page);
     keep(page);
+    Effect::new(move |_| {
+        let fragment = page.session.with(TrainerSession::fragment);
+        browser::link_page(GPUS, &browser::page_with("gpus.html", &fragment));
+    });
     let leave = Callback::new(move |()| write(page));
     let shown = page.answer.shown;
     let message = page.answer.ask(|answer| Some(answer.plan()?.oom.as_ref()?.message.clone()));

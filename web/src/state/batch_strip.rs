@@ -2,8 +2,10 @@
 
 use headroom_planner::{
     advice,
+    plan::{Plan, RunOnMachine as _},
     session::Options,
-    survey::{self, Summary},
+    survey::{self, Summary, TrainerBatches},
+    trainers::TrainerRequest,
 };
 
 use super::answer::PlannedSession;
@@ -40,6 +42,13 @@ impl BatchStrip {
         let cell = |size| Some(BatchCell { size, summary: survey::with_batch_size(settings, options, size)? });
         let cells = survey::batch_sizes(&found, own).into_iter().filter_map(cell).collect();
         Some(Self { gpu: plan.request.machine.device.name.to_string(), cells, own, recommended: found.largest })
+    }
+
+    /// The sizes of a planned run of another trainer. `None` if the trainer has no micro-batch size.
+    pub fn of_plan(plan: &Plan<TrainerRequest>) -> Option<Self> {
+        let TrainerBatches { sizes, own, largest } = survey::trainer_batches(plan)?;
+        let cells = sizes.into_iter().map(|(size, summary)| BatchCell { size, summary }).collect();
+        Some(Self { gpu: plan.request.machine().device.name.to_string(), cells, own, recommended: largest })
     }
 }
 

@@ -8,7 +8,6 @@ use headroom_planner::{
     trainers::{
         input::{Input, InputError, Trainer},
         launch::input_in,
-        presets,
     },
 };
 use headroom_text::Text;
@@ -17,12 +16,10 @@ use super::{
     answer::Reading,
     parse, read_settings,
     session::Session,
-    trainer::{DEFAULT_HF, config_text, display_name},
+    trainer::{config_text, display_name},
+    trainer_text::{Json, fine_tuning, is_model, json_object, linked_plan, named_preset, path_of_model, requested},
 };
 use crate::text::{self, Key};
-
-/// A JSON object.
-type Json = serde_json::Map<String, serde_json::Value>;
 
 /// The page of a view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,7 +126,8 @@ pub fn recognize(text: &str, options: &Options) -> Option<Recognized> {
     let json = json_object(text);
     let found = of_link(text, json.as_ref()).or_else(|| of_message(text, options));
     let found = found.or_else(|| of_model(text, json.as_ref(), options));
-    Some(found.or_else(|| of_trainer(text, options)).unwrap_or_else(|| of_nanogpt(text, options)))
+    let found = found.or_else(|| of_trainer(text, options)).or_else(|| of_request(text, options));
+    Some(found.unwrap_or_else(|| of_nanogpt(text, options)))
 }
 
 /// A link to a page, or the JSON of a plan, which has one.
@@ -149,17 +147,6 @@ fn of_link(text: &str, json: Option<&Json>) -> Option<Recognized> {
     let page = named.map_or_else(by_content, |(_, page)| *page);
     let what = if linked.is_some() { text::START_IS_JSON.into() } else { text::start_is_link(page.title()) };
     Some(Recognized::new(what, vec![Destination::new(page, text::START_OPEN, fragment)]))
-}
-
-/// The link in the JSON of a plan of another trainer than nanoGPT.
-fn linked_plan(json: &Json) -> Option<&str> {
-    json.get("schema")?;
-    json.get("link")?.as_str()
-}
-
-fn json_object(text: &str) -> Option<Json> {
-    let text = text.trim();
-    text.starts_with('{').then(|| serde_json::from_str(text).ok()).flatten()
 }
 
 /// A message of an allocation that failed. Another failure is explained by Diagnose too, beside the run in the text.
@@ -194,38 +181,27 @@ fn named_message(message: &Message) -> Text {
 fn of_model(text: &str, json: Option<&Json>, options: &Options) -> Option<Recognized> {
     if let Some(preset) = named_preset(text) {
         let config = config_text(preset);
-        return Some(Recognized::new(text::start_is_model(preset.name), vec![fine_tuning(config, options)]));
+        return Some(Recognized::new(
+            text::start_is_model(preset.name),
+            vec![to_fine_tuning(&fine_tuning(config), options)],
+        ));
     }
     if let Some(name) = unknown_model(text) {
         let detail = Some(text::START_PASTE_CONFIG.into());
         return Some(Recognized { what: text::start_is_model(name), detail, destinations: Vec::new() });
     }
-    let is_model = |json: &&Json| ["model_type", "architectures"].iter().any(|key| json.contains_key(*key));
-    let json = json.filter(is_model)?;
+    let json = json.filter(|json| is_model(json))?;
     let family = json.get("model_type").and_then(|family| family.as_str()).unwrap_or_default().to_owned();
-    let input = Input { trainer: Trainer::Hf, command: DEFAULT_HF.to_owned(), config: text.to_owned() };
+    let input = fine_tuning(text.to_owned());
     let detail = match input.read() {
         Err(error @ InputError::Config(_)) => Some(text::verbatim(error.to_string())),
         _ => None,
     };
-    let fine_tuning = detail.is_none().then(|| fine_tuning(text.to_owned(), options));
+    let fine_tuning = detail.is_none().then(|| to_fine_tuning(&input, options));
     let is_gpt2 = matches!(recognize_format(text), Some(Format::Settings(_)));
     let nanogpt = is_gpt2.then(|| Destination { label: text::START_NANOGPT, ..run_of_text(text, options) });
     let destinations = fine_tuning.into_iter().chain(nanogpt).collect();
     Some(Recognized { what: text::start_is_model(family.as_str()), detail, destinations })
-}
-
-/// The model of a name such as `Qwen/Qwen3-0.6B`, or of the address of its page.
-fn named_preset(text: &str) -> Option<&'static presets::Preset> {
-    let mut parts = path_of_model(text).split('/');
-    let name = [parts.next(), parts.next()].into_iter().flatten().next_back()?;
-    presets::find(name)
-}
-
-/// The path of the address of a model's page, or the text itself.
-fn path_of_model(text: &str) -> &str {
-    let text = text.trim().trim_end_matches('/');
-    text.split_once("huggingface.co/").map_or(text, |(_, path)| path)
 }
 
 /// A text of the form `owner/model`, or the address of a model's page.
@@ -246,9 +222,8 @@ fn unknown_model(text: &str) -> Option<&str> {
 /// Endings of paths of files, which are no names of models.
 const FILE_ENDINGS: [&str; 9] = [".py", ".json", ".txt", ".log", ".sh", ".yaml", ".yml", ".toml", ".bin"];
 
-fn fine_tuning(config: String, options: &Options) -> Destination {
-    let input = Input { trainer: Trainer::Hf, command: DEFAULT_HF.to_owned(), config };
-    Destination::new(Page::Trainers, text::START_FINE_TUNE, trainer::encode(&input, options))
+fn to_fine_tuning(input: &Input, options: &Options) -> Destination {
+    Destination::new(Page::Trainers, text::START_FINE_TUNE, trainer::encode(input, options))
 }
 
 /// A command or a log of nanochat, or a command that fine-tunes a published model.
@@ -264,6 +239,12 @@ fn of_trainer(text: &str, options: &Options) -> Option<Recognized> {
     let detail = input.read().err().map(|error| text::verbatim(error.to_string()));
     let to = Destination::new(Page::Trainers, text::START_CALCULATE, trainer::encode(&input, options));
     Some(Recognized { what: text::start_is_run_of(name), detail, destinations: vec![to] })
+}
+
+/// A request in words that names a model.
+fn of_request(text: &str, options: &Options) -> Option<Recognized> {
+    let input = requested(text)?;
+    Some(Recognized::new(text::start_is_run_of("Hugging Face"), vec![to_fine_tuning(&input, options)]))
 }
 
 fn of_nanogpt(text: &str, options: &Options) -> Recognized {
@@ -294,7 +275,7 @@ fn run_of_text(text: &str, options: &Options) -> Destination {
 mod tests {
     use super::*;
     use crate::text::{EXAMPLE_MESSAGE, say};
-    use headroom_planner::link::trainer::TrainerLink;
+    use headroom_planner::{link::trainer::TrainerLink, trainers::presets};
 
     fn recognized(text: &str) -> Recognized {
         recognize(text, &Options { gpu: "RTX 3060".into(), ..Options::default() }).expect("a text")
@@ -438,6 +419,12 @@ mod tests {
         // The calculator shows the error with the form.
         let found = recognized("python -m scripts.base_train --compile=False --depth=many");
         assert!(found.only().is_some() && found.detail.is_some_and(|detail| say(&detail).contains("depth")));
+    }
+
+    #[test]
+    fn a_request_in_words_opens_the_fine_tuning_of_its_model() {
+        let link = trainer_link("fine-tune Qwen/Qwen3-1.7B with LoRA");
+        assert!(link.input.command.contains("--lora_r=16") && link.input.config.contains("qwen3"));
     }
 
     #[test]

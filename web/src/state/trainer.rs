@@ -64,7 +64,7 @@ pub fn config_text(preset: &presets::Preset) -> String {
 }
 
 /// Position of the model of a `config.json` among the presets.
-fn preset_of(config: &str) -> Option<usize> {
+pub fn preset_of(config: &str) -> Option<usize> {
     let config: serde_json::Value = serde_json::from_str(config).ok()?;
     presets::PRESETS.iter().position(|preset| preset.config() == config)
 }
@@ -132,16 +132,30 @@ impl TrainerSession {
 
     /// The run in one line. Its model is the preset at position `preset`.
     pub fn summary(&self, preset: Option<usize>) -> String {
-        let value = |name: &str| key(self.trainer, name).map(|key| self.input().value(key)).unwrap_or_default();
-        match self.trainer {
-            Trainer::Nanochat => format!("nanochat d{} · batch {}", value("depth"), value("device-batch-size")),
-            Trainer::Hf => {
-                let model = preset.map_or("Hugging Face", |index| presets::PRESETS[index].name);
-                let rank = value("lora_r");
-                let lora = if rank == "0" { String::new() } else { format!(" · LoRA {rank}") };
-                format!("{model}{lora} · batch {}", value("per_device_train_batch_size"))
-            }
+        summary(self.input(), preset)
+    }
+}
+
+/// A run in one line. Its model is the preset at position `preset`.
+pub fn summary(input: &Input, preset: Option<usize>) -> String {
+    let value = |name: &str| key(input.trainer, name).map(|key| input.value(key)).unwrap_or_default();
+    let batch = value(batch_key(input.trainer));
+    match input.trainer {
+        Trainer::Nanochat => format!("nanochat d{} · batch {batch}", value("depth")),
+        Trainer::Hf => {
+            let model = preset.map_or("Hugging Face", |index| presets::PRESETS[index].name);
+            let rank = value("lora_r");
+            let lora = if rank == "0" { String::new() } else { format!(" · LoRA {rank}") };
+            format!("{model}{lora} · batch {batch}")
         }
+    }
+}
+
+/// The option with the micro-batch size of a trainer.
+pub const fn batch_key(trainer: Trainer) -> &'static str {
+    match trainer {
+        Trainer::Nanochat => "device-batch-size",
+        Trainer::Hf => "per_device_train_batch_size",
     }
 }
 
@@ -167,7 +181,10 @@ fn planned(session: &TrainerSession) -> Result<Drawn<TrainerRequest>, Obstacle> 
 }
 
 /// Plans a run on the GPU of the options.
-fn plan_of(input: &Input, options: &Options) -> Result<Plan<TrainerRequest>, Obstacle> {
+///
+/// # Errors
+/// The GPU is unknown, or the run has no plan.
+pub fn plan_of(input: &Input, options: &Options) -> Result<Plan<TrainerRequest>, Obstacle> {
     let machine = options.machine().map_err(Obstacle::Machine)?;
     let run = input.read().map_err(|error| Obstacle::Run(error.to_string()))?;
     let request = TrainerRequest::new(run, machine).map_err(|error| Obstacle::Run(words(&error, input.trainer)))?;
