@@ -1,7 +1,7 @@
 //! State that moves from page to page: the run in the header's links, and a message from the calculator to Diagnose.
 
 use crate::{
-    accessible::violations,
+    accessible::{SCHEMES, violations},
     environment::named,
     page::{LAPTOP, PHONE, Page, tell, tell_unopened},
 };
@@ -317,9 +317,9 @@ fn recent_runs_are_listed_and_cleared_on_this_device() {
             for (row, (batch_size, _)) in rows.iter().rev().zip(RUNS) {
                 assert!(row.contains(&format!("batch_size {batch_size} ")) && row.contains("iB"), "{row}");
             }
-            for theme in ["light", "dark"] {
+            for (theme, rules) in SCHEMES {
                 page.prefer(&[("prefers-color-scheme", theme), ("prefers-reduced-motion", "reduce")]).await;
-                let found = violations(page).await;
+                let found = violations(page, rules).await;
                 assert!(found.is_empty(), "{theme}, {size:?}:\n{}", found.join("\n"));
             }
             let is_whole = "(() => {

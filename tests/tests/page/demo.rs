@@ -14,7 +14,7 @@ use headroom_harness::repetitions;
 use serde_json::json;
 
 use crate::{
-    accessible::violations,
+    accessible::{SCHEMES, violations},
     environment::named,
     page::{LAPTOP, PHONE, Page, Size, tell_with},
 };
@@ -305,11 +305,11 @@ fn a_gpus_memory_is_counted_with_once_it_is_known() {
 async fn assert_accessible(page: &Page, axe: &str, sizes: &[Size]) {
     page.script(axe).await;
     let mut all = Vec::new();
-    for scheme in ["light", "dark"] {
+    for (scheme, rules) in SCHEMES {
         page.prefer(&[("prefers-color-scheme", scheme), ("prefers-reduced-motion", "reduce")]).await;
         for &size in sizes {
             page.resize(size).await;
-            let found = violations(page).await;
+            let found = violations(page, rules).await;
             all.extend(found.into_iter().map(|found| format!("{scheme}, {size:?}: {found}")));
             let wide: i64 = page.value("document.documentElement.scrollWidth - innerWidth").await;
             assert!(wide <= 0, "{size:?}: {wide} pixels too wide");

@@ -1,6 +1,9 @@
 //! From a message to a run that fits: paste, read, apply, copy.
 
-use crate::page::{Page, tell, tell_unopened};
+use crate::{
+    accessible::{SCHEMES, violations},
+    page::{Page, tell, tell_unopened},
+};
 use std::fs;
 
 const MESSAGE: &str = "[rank0]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 6.14 GiB. GPU 0 has a total \
@@ -250,11 +253,11 @@ fn the_diagnose_page_has_no_serious_fault() {
         page.click("#example").await;
         page.until("it is explained", "document.querySelector('[data-testid=fixes] li')").await;
         page.script(&axe).await;
-        for scheme in ["light", "dark"] {
+        for (scheme, rules) in SCHEMES {
             page.prefer(&[("prefers-color-scheme", scheme), ("prefers-reduced-motion", "reduce")]).await;
             for size in [crate::page::LAPTOP, crate::page::PHONE] {
                 page.resize(size).await;
-                let found = crate::accessible::violations(page).await;
+                let found = violations(page, rules).await;
                 assert!(found.is_empty(), "{scheme} {size:?}:\n{}", found.join("\n"));
                 let wide: bool = page.value("document.documentElement.scrollWidth > innerWidth").await;
                 assert!(!wide, "{scheme} {size:?} scrolls sideways");

@@ -1,7 +1,7 @@
 //! The page that generates the snippet for embedding, and the embedded calculator by itself.
 
 use crate::{
-    accessible::violations,
+    accessible::{SCHEMES, violations},
     environment::{Means, named},
     page::{LAPTOP, PHONE, Page, Size, tell, tell_of, tell_unopened},
     plain_host::PlainHost,
@@ -131,7 +131,7 @@ fn embedded_page_is_accessible_and_fits_every_width() {
             page.goto(&link).await;
             page.until("there is an answer", "document.querySelector('.verdict[data-outcome]')").await;
             page.script(&axe).await;
-            for theme in ["light", "dark"] {
+            for (theme, rules) in SCHEMES {
                 page.script(&format!("document.documentElement.dataset.theme = '{theme}'")).await;
                 page.prefer(&[("prefers-color-scheme", theme), ("prefers-reduced-motion", "reduce")]).await;
                 for size in WIDTHS {
@@ -139,7 +139,7 @@ fn embedded_page_is_accessible_and_fits_every_width() {
                     let excess: i64 = page.value("document.documentElement.scrollWidth - innerWidth").await;
                     assert!(excess <= 0, "{run} at {size:?} scrolls sideways by {excess} px");
                     if [PHONE, (768, 1024)].contains(&size) {
-                        let found = violations(page).await;
+                        let found = violations(page, rules).await;
                         assert!(found.is_empty(), "{run}, {theme}, {size:?}:\n{}", found.join("\n"));
                     }
                 }
@@ -162,12 +162,12 @@ fn the_page_that_writes_the_lines_has_no_serious_fault() {
         enter_preview(page).await;
         leave(page).await;
         page.script(&axe).await;
-        for scheme in ["light", "dark"] {
+        for (scheme, rules) in SCHEMES {
             page.prefer(&[("prefers-color-scheme", scheme), ("prefers-reduced-motion", "reduce")]).await;
             for size in [LAPTOP, PHONE] {
                 page.resize(size).await;
                 // The frame is checked by itself, above.
-                let found = violations(page).await;
+                let found = violations(page, rules).await;
                 let found: Vec<_> = found.into_iter().filter(|found| !found.starts_with("frame-tested")).collect();
                 assert!(found.is_empty(), "{scheme} {size:?}:\n{}", found.join("\n"));
                 let wide: bool = page.value("document.documentElement.scrollWidth > innerWidth").await;

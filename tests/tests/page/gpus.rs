@@ -3,7 +3,7 @@
 use headroom_planner::hardware::devices;
 
 use crate::{
-    accessible::violations,
+    accessible::{Rules, violations},
     environment::named,
     page::{Page, tell, tell_unopened},
 };
@@ -254,7 +254,7 @@ fn list_of_gpus_is_accessible_and_fits_every_width() {
             let beyond: i64 =
                 page.value("document.documentElement.scrollWidth - document.documentElement.clientWidth").await;
             assert!(beyond <= 0, "{size:?}: {beyond} px too wide");
-            assert_eq!(violations(page).await, Vec::<String>::new(), "{size:?}");
+            assert_eq!(violations(page, Rules::All).await, Vec::<String>::new(), "{size:?}");
         }
         page.paste("#config", "Qwen/Qwen3-0.6B").await;
         page.until("the model is listed", &format!("{PLANNED} && document.querySelector('[data-testid=gpus-run]')"))

@@ -1,7 +1,7 @@
 //! The rig's page with a fake agent that sends the protocol's golden messages.
 
 use crate::{
-    accessible::violations,
+    accessible::{SCHEMES, violations},
     agent::{Agent, CODE, TOKEN, golden, hello, now_ms, telemetry},
     environment::{Means, named},
     page::{LAPTOP, PHONE, Page, tell_of},
@@ -480,11 +480,11 @@ fn the_rig_is_accessible_and_no_wider_than_its_window() {
                 page.until("it is drawn as lost", "document.querySelector('.gpu--lost')").await;
             }
             page.script(&axe).await;
-            for scheme in ["light", "dark"] {
+            for (scheme, rules) in SCHEMES {
                 page.prefer(&[("prefers-color-scheme", scheme), ("prefers-reduced-motion", "reduce")]).await;
                 for size in [LAPTOP, PHONE, NARROW] {
                     page.resize(size).await;
-                    let found = violations(page).await;
+                    let found = violations(page, rules).await;
                     all.extend(found.into_iter().map(|found| format!("{state}, {scheme}, {size:?}: {found}")));
                     let width: u32 = page.value("document.documentElement.scrollWidth").await;
                     assert!(width <= size.0, "{state}: {width} of {size:?}");

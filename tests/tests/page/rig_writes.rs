@@ -20,7 +20,7 @@ use headroom_tests::server::Server;
 use serde_json::{Value, json};
 
 use crate::{
-    accessible::violations,
+    accessible::{SCHEMES, violations},
     agent::{Agent, hello},
     environment::{Means, named},
     page::{LAPTOP, PHONE, Page, tell_of},
@@ -193,11 +193,11 @@ fn the_panel_is_accessible_and_as_wide_as_its_page() {
         press(page).await;
         until_ended(page).await;
         page.script(&axe).await;
-        for scheme in ["light", "dark"] {
+        for (scheme, rules) in SCHEMES {
             page.prefer(&[("prefers-color-scheme", scheme), ("prefers-reduced-motion", "reduce")]).await;
             for size in [LAPTOP, PHONE] {
                 page.resize(size).await;
-                let found = violations(page).await;
+                let found = violations(page, rules).await;
                 assert!(found.is_empty(), "{scheme}, {size:?}: {found:?}");
                 let width: u32 = page.value("document.documentElement.scrollWidth").await;
                 assert!(width <= size.0, "{width} of {size:?}");

@@ -1,7 +1,7 @@
 //! Shared links: the tags and images that other sites read, and a plan as an image.
 
 use crate::{
-    accessible::violations,
+    accessible::{SCHEMES, violations},
     code_changes::copied,
     environment::{Means, named},
     page::{LAPTOP, PHONE, Page, tell, tell_at},
@@ -251,9 +251,9 @@ fn image_of_a_plan_is_accessible_and_fits_every_width() {
         for size in [LAPTOP, PHONE, (320, 640)] {
             page.resize(size).await;
             drawn(page).await;
-            for theme in ["light", "dark"] {
+            for (theme, rules) in SCHEMES {
                 page.prefer(&[("prefers-color-scheme", theme), ("prefers-reduced-motion", "reduce")]).await;
-                let found = violations(page).await;
+                let found = violations(page, rules).await;
                 assert!(found.is_empty(), "{theme}, {size:?}:\n{}", found.join("\n"));
             }
             let is_whole = "[...document.querySelectorAll('#export-dialog, #export-dialog *')].every((element) => {

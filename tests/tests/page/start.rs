@@ -1,7 +1,7 @@
 //! The start page: one field that takes any text about a run, and opens the page that answers it.
 
 use crate::{
-    accessible::violations,
+    accessible::{SCHEMES, violations},
     environment::named,
     page::{LAPTOP, PHONE, Page, tell_unopened},
 };
@@ -163,11 +163,11 @@ fn axe_finds_nothing_on_the_start_page() {
         page.script(&axe).await;
         for text in ["", "hello"] {
             page.fill("#anything", text).await;
-            for scheme in ["light", "dark"] {
+            for (scheme, rules) in SCHEMES {
                 page.prefer(&[("prefers-color-scheme", scheme), ("prefers-reduced-motion", "reduce")]).await;
                 for size in [LAPTOP, PHONE] {
                     page.resize(size).await;
-                    let found = violations(page).await;
+                    let found = violations(page, rules).await;
                     assert!(found.is_empty(), "{scheme}, {size:?}: {}", found.join("\n"));
                 }
             }
