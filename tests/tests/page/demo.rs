@@ -129,7 +129,7 @@ fn a_token_shows_what_could_have_stood_there() {
             .await;
         let chosen = page.text(".candidate--chosen .candidate__name").await;
         let first: String = page.value("document.querySelector('#tokens').children[16].textContent").await;
-        assert_eq!(chosen.replace('␣', " "), first);
+        assert_eq!(chosen.replace('·', " "), first);
     });
 }
 
@@ -158,13 +158,21 @@ fn without_webgpu_the_cpu_writes_and_the_page_says_why() {
 }
 
 #[test]
-fn invalid_number_is_reported_and_ignored() {
-    demo("invalid_number_is_reported_and_ignored", &[], async |page| {
-        for (id, typed) in [("temperature", "abc"), ("top-k", "x"), ("seed", "1e3"), ("n-tokens", "5000")] {
+fn invalid_number_is_reported_and_no_text_is_generated() {
+    demo("invalid_number_is_reported_and_no_text_is_generated", &[], async |page| {
+        for (id, typed, valid) in
+            [("temperature", "abc", "1"), ("top-k", "x", "3"), ("seed", "1e3", "4"), ("n-tokens", "5000", "5")]
+        {
             page.fill(&format!("#{id}"), typed).await;
             let is_invalid = format!("document.querySelector('#{id}').ariaInvalid === 'true'");
             page.until(&format!("{id} is reported"), &is_invalid).await;
             assert_eq!(page.value::<String>(&format!("document.querySelector('#{id}').value")).await, typed);
+            page.until(&format!("{id} disables the button"), "document.querySelector('#write').disabled").await;
+            page.script("document.querySelector('#prompt').focus()").await;
+            page.press_with_control(fantoccini::key::Key::Enter.into()).await;
+            assert_eq!(page.value::<u64>("document.querySelectorAll('.token').length").await, 0, "{id}");
+            page.fill(&format!("#{id}"), valid).await;
+            page.until("the button is enabled", READY).await;
         }
         page.fill("#temperature", "0,5").await;
         page.until("a decimal comma is accepted", "document.querySelector('#temperature').ariaInvalid !== 'true'")

@@ -15,7 +15,10 @@ use leptos::prelude::*;
 
 use crate::{
     browser::{self, worker},
-    state::demo::{Demo, Head, Settings, Stage, StoredSettings, WayOn},
+    state::{
+        demo::{Demo, Head, Settings, Stage, StoredSettings, WayOn},
+        entry::Faults,
+    },
     text,
 };
 
@@ -26,6 +29,8 @@ pub struct DemoContext {
     pub demo: RwSignal<Demo>,
     /// Settings for the next text.
     pub settings: RwSignal<Settings>,
+    /// The invalid fields of the settings. While there is one, no text is generated.
+    pub faults: Faults,
     /// The prompt.
     pub prompt: RwSignal<String>,
     /// Index of the token under the pointer.
@@ -55,6 +60,7 @@ impl DemoContext {
         Self {
             demo: RwSignal::new(Demo::default()),
             settings: RwSignal::new(kept.settings),
+            faults: Faults::default(),
             prompt: RwSignal::new(kept.prompt),
             pointed: RwSignal::new(None),
             chosen: RwSignal::new(None),
@@ -218,9 +224,9 @@ impl DemoContext {
         }));
     }
 
-    /// Reports whether a model is loaded and idle.
+    /// Reports whether a model is loaded and idle, and every setting is valid.
     pub fn can_write(self) -> bool {
-        self.demo.with(|demo| demo.stage == Stage::Ready)
+        self.demo.with(|demo| demo.stage == Stage::Ready) && self.faults.first().is_none()
     }
 
     /// Stops the text or the loading of a model.

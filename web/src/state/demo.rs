@@ -236,7 +236,7 @@ pub fn visible(token: &str) -> String {
     token
         .chars()
         .map(|char| match char {
-            ' ' => '␣',
+            ' ' => '·',
             '\n' => '⏎',
             '\t' => '⇥',
             char => char,

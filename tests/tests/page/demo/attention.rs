@@ -51,7 +51,7 @@ fn a_token_shows_what_it_attends_to() {
         for head in 0..usize::try_from(config.n_head()).expect("small") {
             select(page, "head", &head.to_string()).await;
             let weights = decoder.attention(0, head).expect("a head");
-            for (name, weight) in ["the (2 back)", "␣the (1 back)", "itself"].iter().zip(weights) {
+            for (name, weight) in ["the (2 back)", "·the (1 back)", "itself"].iter().zip(weights) {
                 page.until_says(ATTENDED, &format!("{name} {}", percent(*weight))).await;
             }
             shown.push(page.value::<String>(ATTENDED).await);

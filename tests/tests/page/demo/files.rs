@@ -278,10 +278,10 @@ fn name_of(token: u32) -> String {
     match token {
         256 => "th".to_owned(),
         257 => "the".to_owned(),
-        258 => "␣the".to_owned(),
+        258 => "·the".to_owned(),
         259 => "<|endoftext|>".to_owned(),
         id => match byte_order().nth(id as usize).expect("a byte") {
-            0x20 => "␣".to_owned(),
+            0x20 => "·".to_owned(),
             0x0A => "⏎".to_owned(),
             0x09 => "⇥".to_owned(),
             byte if byte < 0x80 => char::from_u32(byte).expect("ASCII").to_string(),

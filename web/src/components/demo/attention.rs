@@ -141,7 +141,7 @@ fn picture(map: &Map, pointed: RwSignal<Option<(usize, usize)>>) -> impl IntoVie
         .enumerate()
         .map(|(row, token)| {
             let name: String = visible(token).chars().take(NAME_CHARS).collect();
-            view! { <text class="map__name" x="-0.3" y=format!("{}.75", row)>{name}</text> }
+            view! { <text class="map__name" x="-0.3" y=format!("{}.75", row)>{name}<title>{format!("{token:?}")}</title></text> }
         })
         .collect();
     let side = n as f64;

@@ -12,7 +12,6 @@ use crate::{
     },
     state::{
         demo::{Settings, Stage},
-        entry,
         memo::memo,
     },
     text::{self, Key, say, t},
@@ -67,7 +66,7 @@ pub fn PromptForm(
             <p class="demo__fault" id="prompt-fault" data-testid="prompt-fault" role="alert">{some_words(refused)}</p>
             <div class="demo__numbers">
                 {NUMBERS.into_iter().map(|(id, label, hint, shown, take)| view! {
-                    <TextField id faults=entry::Faults::default() label=t(label) hint=t(hint)
+                    <TextField id faults=desk.faults label=t(label) hint=t(hint)
                         value=Signal::derive(move || desk.settings.with(shown))
                         take=Callback::new(move |typed: String| {
                             let mut settings = desk.settings.get_untracked();

@@ -199,7 +199,7 @@ mod tests {
         assert_eq!((of(8), of(4), of(7)), (Some("M0 0h1v1h-1z"), Some("M0 1h1v1h-1z"), Some("M1 1h1v1h-1z")));
         assert_eq!(map.cell_words(0, 1), None);
         let said = map.cell_words(1, 0).expect("a cell").to_string();
-        assert!(said.contains('␣') && said.contains("25.0 %"), "{said}");
+        assert!(said.contains('·') && said.contains("25.0 %"), "{said}");
     }
 
     #[test]
@@ -212,7 +212,7 @@ mod tests {
         assert_eq!(attended.strongest(), [(6, 400), (2, 400), (3, 100), (4, 50), (1, 50)]);
         assert_eq!(attended.grades(), [2, 5, 3, 2, 0, 5]);
         let said = attended.words(&demo, Head::default()).expect("a token").to_string();
-        let expected = "Layer 0, head 0. d attends to: itself 40.0 %; ␣ (4 back) 40.0 %; b (3 back) 10.0 %; a (2 back) 5.0 %; a (5 back) 5.0 %.";
+        let expected = "Layer 0, head 0. d attends to: itself 40.0 %; · (4 back) 40.0 %; b (3 back) 10.0 %; a (2 back) 5.0 %; a (5 back) 5.0 %.";
         assert_eq!(said.replace('\u{a0}', " "), expected);
     }
 }
