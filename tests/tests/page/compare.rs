@@ -25,6 +25,15 @@ async fn tile(page: &Page, run: &str) -> String {
     page.text(&format!(".compare__tile[data-run={run}]")).await
 }
 
+/// The boxes of all elements with a selector: left, top, right and bottom.
+fn boxes(selector: &str) -> String {
+    format!(
+        "[...document.querySelectorAll('{selector}')].map((element) => {{
+            const box = element.getBoundingClientRect();
+            return [box.left, box.top, box.right, box.bottom]; }})"
+    )
+}
+
 async fn shown(page: &Page) -> Vec<String> {
     let mut all = vec![page.value::<String>(HEADLINE).await];
     for selector in [".compare__tiles", "[data-testid=compare-categories]", "[data-testid=compare-phases]"] {
@@ -127,6 +136,23 @@ fn two_gpus_are_compared_with_both_limits() {
         assert_eq!(limits.len(), 2, "{limits:?}");
         assert!(limits[0].starts_with("Pinned 11.") && limits[1].starts_with("Changed 23."), "{limits:?}");
         assert!(page.text("[data-testid=compare-settings]").await.contains("RTX 4090"));
+        // Labels of close limits are below each other, and those of failures below the drawing.
+        for size in [LAPTOP, PHONE] {
+            page.resize(size).await;
+            open(page, "1&batch_size=64&gpu=RTX%203060%2012GB&against=1%26batch_size%3D32%26gpu%3DRTX%25204070").await;
+            let [pinned, changed]: [[f64; 4]; 2] = page.value(&boxes(".compare__limit")).await;
+            let is_apart = pinned[3] <= changed[1] + 1.0 || pinned[2] <= changed[0] || changed[2] <= pinned[0];
+            assert!(is_apart, "{size:?}: {pinned:?} covers {changed:?}");
+            let failures: Vec<[f64; 4]> = page.value(&boxes("[data-testid=compare-failure] strong")).await;
+            let plot: Vec<[f64; 4]> = page.value(&boxes(".compare__plot")).await;
+            assert_eq!(failures.len(), 2);
+            for failure in failures {
+                let is_inside = failure[0] >= plot[0][0] && failure[2] <= plot[0][2] + 1.0;
+                assert!(is_inside && failure[1] >= plot[0][3] - 1.0, "{size:?}: {failure:?} in {plot:?}");
+            }
+        }
+        page.resize(LAPTOP).await;
+        open(page, "1&batch_size=12&gpu=RTX%204090&against=1%26batch_size%3D12%26gpu%3DRTX%25204070").await;
         // While no GPU is chosen, there is no comparison.
         page.fill("#gpu", "RTX").await;
         page.until("no GPU is chosen", &format!("{HEADLINE}.includes('choose a GPU')")).await;

@@ -14,7 +14,13 @@ use super::{
 use crate::{
     state::{
         chart::{HEIGHT, column_at_share, share_of},
-        compare::{Comparison, moment::ComparedMoment, overlay::Overlay, rows::MemoryRow, view::ComparisonView},
+        compare::{
+            Comparison,
+            moment::ComparedMoment,
+            overlay::{LABEL_SHARE, Limit, Overlay},
+            rows::MemoryRow,
+            view::ComparisonView,
+        },
         format,
         memo::memo,
     },
@@ -173,6 +179,9 @@ fn drawing(view: &ComparisonView) -> Part {
             view! { <line class="chart__capacity" class:compare__limit--pinned=is_pinned x1="0" x2="10000" y1=y.clone() y2=y /> }
         })
         .collect();
+    // Labels that would overlap are below each other, at the lower limit.
+    let low = limits.iter().map(Limit::label_y).fold(0.0, f64::max);
+    let are_close = limits.iter().all(|limit| low - limit.label_y() < LABEL_SHARE);
     let words: Vec<_> = limits
         .into_iter()
         .enumerate()
@@ -183,27 +192,31 @@ fn drawing(view: &ComparisonView) -> Part {
                 _ => text::COMPARE_CHANGED,
             };
             let arrow = if limit.y.is_none() { " ↑" } else { "" };
+            let y = if are_close { low } else { limit.label_y() };
+            let (is_right, is_second) = (are_right || run == 1 && !are_close, run == 1 && are_close);
             view! {
-                <span class="compare__limit" class:compare__limit--right=run == 1 || are_right style:top=percent(limit.y.unwrap_or(0.0))>
+                <span class="compare__limit" class:compare__limit--right=is_right class:compare__limit--second=is_second
+                    style:top=percent(y)>
                     {t(name)} " " {limit.size} {arrow}
                 </span>
             }
         })
         .collect();
-    let failures: Vec<_> = [text::COMPARE_PINNED, text::COMPARE_CHANGED]
+    let (failure_lines, failure_words): (Vec<_>, Vec<_>) = [text::COMPARE_PINNED, text::COMPARE_CHANGED]
         .into_iter()
         .zip(failures)
         .filter_map(|(name, x)| Some((name, x?)))
         .map(|(name, x)| {
-            let (is_changed, is_left) = (name == text::COMPARE_CHANGED, x > 0.6);
-            view! {
-                <div class="compare__failure" class:compare__failure--changed=is_changed class:compare__failure--left=is_left
-                    style:left=percent(x) data-testid="compare-failure">
-                    <span>"✕ " {t(name)} " " {t(text::FAILS_HERE)}</span>
-                </div>
-            }
+            let line = view! { <div class="compare__failure" style:left=percent(x)></div> };
+            let words = view! {
+                <p class="compare__fails" data-testid="compare-failure">
+                    <span style:flex-basis=percent(x)></span>
+                    <strong>"✕ " {t(name)} " " {t(text::FAILS_HERE)}</strong>
+                </p>
+            };
+            (line, words)
         })
-        .collect();
+        .unzip();
     let row = |ticks: &[_]| ticks.iter().map(tick).collect::<Vec<_>>();
     view! {
         <div class="chart__frame compare__frame" role="img" aria-label=spoken(view) data-testid="compare-chart">
@@ -219,8 +232,9 @@ fn drawing(view: &ComparisonView) -> Part {
                     {lines}
                 </svg>
                 {words}
-                {failures}
+                {failure_lines}
             </div>
+            {failure_words}
             <div class="chart__axis" aria-hidden="true">
                 <div class="chart__ticks chart__ticks--phases">{row(&phases)}</div>
                 <div class="chart__ticks chart__ticks--stretches">{row(&stretches)}</div>

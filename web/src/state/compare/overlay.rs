@@ -42,6 +42,16 @@ pub struct Limit {
     pub size: String,
 }
 
+impl Limit {
+    /// The upper end of the line's label, as a share of the height from the top.
+    pub fn label_y(&self) -> f64 {
+        self.y.unwrap_or(0.0)
+    }
+}
+
+/// The height of a label as a share of the lowest chart. Labels of limits that are closer are below each other.
+pub const LABEL_SHARE: f64 = 0.14;
+
 /// Everything that the chart draws.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Overlay {
