@@ -8,7 +8,8 @@ const REST_MS = 5000;
 const read = () => {
   try {
     const runs = JSON.parse(localStorage.getItem(KEY) ?? "[]");
-    const isRun = (run) => ["hash", "run", "verdict", "outcome"].every((key) => typeof run?.[key] === "string");
+    const hasWords = (run) => ["hash", "run", "outcome"].every((key) => typeof run?.[key] === "string");
+    const isRun = (run) => hasWords(run) && (typeof run.verdict === "string" || Number.isSafeInteger(run.bytes));
     return Array.isArray(runs) ? runs.filter((run) => isRun(run) && run.hash.startsWith("#1&")) : [];
   } catch {
     return []; // Storage is blocked, or another program wrote there.
@@ -23,15 +24,35 @@ const write = (runs) => {
   }
 };
 
+// The verdicts are in the third to fifth line of the page's texts: shared/languages/en.txt.
+const OUTCOMES = ["fits", "narrow", "fails"];
+const sizeIn = (bytes, power, unit, decimals) => `${(bytes / 1024 ** power).toFixed(decimals)} ${unit}`;
+const sizeOf = (bytes) => {
+  if (bytes < 2 ** 20) return bytes < 1024 ? `${bytes} B` : sizeIn(bytes, 1, "KiB", 0);
+  if (bytes < 2 ** 30) return sizeIn(bytes, 2, "MiB", bytes < 10 * 2 ** 20 ? 1 : 0);
+  return bytes < 2 ** 40 ? sizeIn(bytes, 3, "GiB", 2) : sizeIn(bytes, 4, "TiB", 2);
+};
+const sentenceOf = (outcome, bytes) => {
+  const lines = globalThis.headroomText.split("\n");
+  const size = sizeOf(Math.abs(bytes)).replace(".", lines[5]);
+  return (lines[2 + OUTCOMES.indexOf(outcome)] ?? "").replace("{0}", outcome !== "fails" && bytes < 0 ? `−${size}` : size);
+};
+// In the language of the page. A verdict that depends on changes to the code is kept in its own language, and so is one
+// that an earlier version kept.
+const verdictOf = ({ verdict, outcome, bytes }) => verdict ?? sentenceOf(outcome, bytes);
+
 const wordsOf = (element) => element?.textContent.replace(/\s+/g, " ").trim() ?? "";
 // The pinned moment is not a part of the run.
 const hashOf = (hash) => hash.replace(/&pin=[^&]*/, "");
 const shown = () => {
-  const verdict = document.querySelector("#verdict[data-fits] > :last-child");
+  const headline = document.querySelector("#verdict[data-fits]");
   const hash = hashOf(location.hash);
-  if (!verdict || !hash.startsWith("#1&")) return null;
+  if (!headline || !hash.startsWith("#1&")) return null;
   const { outcome = "" } = document.querySelector(".verdict")?.dataset ?? {};
-  return { hash, run: wordsOf(document.querySelector(".run-summary__run")), verdict: verdict.firstChild?.textContent ?? "", outcome };
+  const verdict = headline.lastElementChild?.firstChild?.textContent ?? "";
+  const bytes = Number(headline.dataset.headroomBytes);
+  const words = sentenceOf(outcome, bytes) === verdict ? { bytes } : { verdict };
+  return { hash, run: wordsOf(document.querySelector(".run-summary__run")), outcome, ...words };
 };
 // A cleared list stays empty until another run is shown.
 let forgotten = "";
@@ -40,7 +61,7 @@ const current = () => {
   return run?.hash === forgotten ? null : run;
 };
 // Runs that the list shows alike are one run.
-const isSame = (run, other) => other.hash === run.hash || (other.run === run.run && other.verdict === run.verdict);
+const isSame = (run, other) => other.hash === run.hash || (other.run === run.run && verdictOf(other) === verdictOf(run));
 const keep = () => {
   const run = current();
   if (run) write([run, ...read().filter((other) => !isSame(run, other))].slice(0, MOST));
@@ -65,11 +86,12 @@ const element = (name, properties, ...children) => {
   return made;
 };
 
-const row = ({ hash, run, verdict, outcome }, page, close) => {
+const row = (kept, page, close) => {
+  const { hash, run, outcome } = kept;
   const href = new URL(page, location.href);
   href.search = location.search;
   href.hash = hash;
-  const words = element("span", { textContent: verdict });
+  const words = element("span", { textContent: verdictOf(kept) });
   words.dataset.outcome = outcome;
   const link = element("a", { href: href.href }, element("span", { textContent: run }), words);
   // A press with Ctrl opens another tab, and the list stays.

@@ -148,6 +148,19 @@ fn recent_runs_are_listed_and_cleared() {
         assert_eq!(page.value::<String>("document.querySelector('#batch_size').value").await, "7");
         open(page).await;
         page.until("the run is listed", &format!("{rows}.length > 0")).await;
+        // The verdict is in the language of the page. One that an earlier version kept as text stays as it was.
+        page.script(
+            "const [run] = JSON.parse(localStorage.getItem('headroom.recent'));
+             const old = { hash: '#1&batch_size=6', run: 'old', verdict: 'Fits: 1.00 GiB left', outcome: 'fits' };
+             localStorage.setItem('headroom.recent', JSON.stringify([run, old]));",
+        )
+        .await;
+        page.goto(&format!("{}index.html?lang=de", page.address)).await;
+        page.until("both runs are listed", &format!("{rows}.length === 2")).await;
+        let verdicts: Vec<String> = page.value(&format!("{rows}.map((row) => row.lastElementChild.textContent)")).await;
+        assert!(verdicts[0].starts_with("Passt: ") && verdicts[0].ends_with(" GiB frei"), "{verdicts:?}");
+        assert!(verdicts[0].contains(','), "{verdicts:?}");
+        assert_eq!(verdicts[1], "Fits: 1.00 GiB left");
         page.click("#recent-clear").await;
         page.until("the list is gone", "document.querySelector('#recent-runs').hidden").await;
     });
