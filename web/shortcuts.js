@@ -119,6 +119,11 @@ listen(["keydown"], key, false);
 listen(["dblclick"], phase, false);
 listen(["pointerdown", "pointermove", "pointerup", "pointercancel"], touch, true);
 
+// The heading names the gestures on hover, because the drawing shows the details of a moment there.
+const plot = document.getElementById("chart");
+const heading = document.getElementById("chart-title")?.parentElement;
+if (heading) heading.title = plot.getAttribute("aria-description");
+
 // A text field has its own undo.
 const TEXT = "textarea, input:not([type=range], [type=checkbox], [type=radio])";
 addEventListener("keydown", (event) => {

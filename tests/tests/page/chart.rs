@@ -127,6 +127,66 @@ fn a_drag_zooms_and_a_click_pins() {
         page.until("half of it", &format!("Math.abs({columns} / {all} - 0.125) < 0.02")).await;
         page.click("#chart-reset").await;
         page.until("all of it", &format!("{columns} === {all}")).await;
+        // Escape resets the part and the moment with one press.
+        drag(page, 0.25, 0.5).await;
+        page.until("a quarter is shown", &format!("Math.abs({columns} / {all} - 0.25) < 0.02")).await;
+        page.script("document.querySelector('#chart').focus()").await;
+        page.press(&Key::Home).await;
+        page.until("a moment is pinned", "location.hash.includes('&pin=')").await;
+        page.press(&Key::Escape).await;
+        page.until("all of it", &format!("{columns} === {all}")).await;
+        page.until("no moment is pinned", "!location.hash.includes('&pin=')").await;
+        let title: String = page.value("document.querySelector('#chart-title').parentElement.title").await;
+        assert!(title.contains("To zoom, drag"), "{title}");
+    });
+}
+
+/// The boxes of the moment's text and of the drawing: left, top, right and bottom.
+const MOMENT: &str = "['.chart__moment', '#chart'].map((selector) => {
+    const box = document.querySelector(selector).getBoundingClientRect();
+    return [box.left, box.top, box.right, box.bottom]; })";
+
+#[test]
+fn the_moments_text_is_above_the_drawing_and_no_wider() {
+    tell_unopened("the_moments_text_is_above_the_drawing_and_no_wider", async |page| {
+        for width in [320, 390, 1280] {
+            page.resize((width, 844)).await;
+            page.goto(&format!("{}trainers.html?lang=de", page.address)).await;
+            page.until("the run is drawn", "document.querySelector('#chart .chart__bands [d]')").await;
+            for x in [0.02, 0.3, 0.49, 0.51, 0.7, 0.98] {
+                let at = point_at(page, x, 0.4).await;
+                mouse(page, "mousePressed", at, true).await;
+                mouse(page, "mouseReleased", at, false).await;
+                mouse(page, "mouseMoved", (1.0, 1.0), false).await;
+                let follows = format!(
+                    "Math.abs(document.querySelector('.chart__cursor').getBoundingClientRect().left - {}) < 8",
+                    at.0
+                );
+                page.until("the cursor follows", &follows).await;
+                let [[left, top, right, bottom], plot]: [[f64; 4]; 2] = page.value(MOMENT).await;
+                assert!(right - left > 40.0 && bottom - top > 8.0, "{width} px, {x}: the text is hidden");
+                assert!(left >= plot[0] - 1.0 && right <= plot[2] + 1.0, "{width} px, {x}: {left} to {right}");
+                assert!(bottom <= plot[1], "{width} px, {x}: the text covers the drawing");
+            }
+        }
+    });
+}
+
+#[test]
+fn a_tap_shows_the_categories() {
+    tell("a_tap_shows_the_categories", async |page| {
+        page.resize(PHONE).await;
+        page.cdp("Emulation.setTouchEmulationEnabled", json!({ "enabled": true })).await;
+        page.open(FITS).await;
+        let at = point_at(page, 0.4, 0.5).await;
+        mouse(page, "mousePressed", at, true).await;
+        mouse(page, "mouseReleased", at, false).await;
+        mouse(page, "mouseMoved", (1.0, 1.0), false).await;
+        page.until("nothing is pointed at", "!document.querySelector('#chart').matches(':hover')").await;
+        page.until("the details stay", DETAILS).await;
+        assert!(page.text(".chart__details").await.contains("activations"));
+        page.script("document.activeElement.blur()").await;
+        page.until("the details are gone", &format!("!({DETAILS})")).await;
     });
 }
 

@@ -144,8 +144,10 @@ fn Plot<R: Drawable>(shown: ShownPlan<R>, chart: ChartMemo) -> impl IntoView {
         let spans = untrack(|| shown.with(|planned| planned.timeline.spans.clone())).unwrap_or_default();
         let key = event.key();
         match key.as_str() {
-            "Escape" if shown.pinned.get_untracked().is_none() => shown.view.set(View::default()),
-            "Escape" => shown.pinned.set(None),
+            "Escape" => {
+                shown.view.set(View::default());
+                shown.pinned.set(None);
+            }
             "+" | "=" | "-" => shown.view.update(|view| *view = view.zoomed(key != "-", now, n_all)),
             _ => {
                 if let Some(next) = moved(&key, now, columns, &spans) {
@@ -207,8 +209,8 @@ fn Plot<R: Drawable>(shown: ShownPlan<R>, chart: ChartMemo) -> impl IntoView {
                 let sentence = t(sentence);
                 view! { <p class="chart__none"><span>{sentence}</span></p> }
             }))}
-            <div class="chart__cursor" class:chart__cursor--quiet=flag(is_quiet) class:chart__cursor--left=flag(is_right)
-                style:left=words(cursor)>
+            <div class="chart__cursor" class:chart__cursor--quiet=flag(is_quiet)
+                style=("--x", words(cursor))>
                 <span class="chart__moment">
                     {part_between(shown.is_sliding, move || shown.moment.with(|moment| moment.as_ref().map(moment_text)))}
                 </span>
