@@ -9,6 +9,7 @@ use crate::{
     components::{
         actions::CopyButton,
         chart::ChartView,
+        coded::coded,
         dynamic::{act, part, words},
         field::Toggle,
         gpu_picker::GpuPicker,
@@ -196,7 +197,7 @@ fn Remarks(page: Page) -> impl IntoView {
     let remarks = page.answer.ask(|answer| {
         answer.plan().map(|plan| plan.request.remarks().iter().map(say).collect::<Vec<_>>()).unwrap_or_default()
     });
-    let list = move || remarks.get().into_iter().map(|remark| view! { <li>{remark}</li> }).collect_view();
+    let list = move || remarks.get().into_iter().map(|remark| view! { <li>{coded(&remark)}</li> }).collect_view();
     view! {
         <section class="remarks" aria-labelledby="remarks-title">
             <h2 class="panel-title" id="remarks-title">{t(text::TRAINER_REMARKS)}</h2>
