@@ -24,8 +24,8 @@ const write = (runs) => {
   }
 };
 
-// The verdicts are in the third to fifth line of the page's texts: shared/languages/en.txt.
-const OUTCOMES = ["fits", "narrow", "fails"];
+// The lines of the verdicts and of the decimal mark in the texts of the page: shared/languages/en.txt.
+const LINES = { fits: 2, narrow: 3, fails: 4, decimalMark: 5 };
 const sizeIn = (bytes, power, unit, decimals) => `${(bytes / 1024 ** power).toFixed(decimals)} ${unit}`;
 const sizeOf = (bytes) => {
   if (bytes < 2 ** 20) return bytes < 1024 ? `${bytes} B` : sizeIn(bytes, 1, "KiB", 0);
@@ -34,8 +34,8 @@ const sizeOf = (bytes) => {
 };
 const sentenceOf = (outcome, bytes) => {
   const lines = globalThis.headroomText.split("\n");
-  const size = sizeOf(Math.abs(bytes)).replace(".", lines[5]);
-  return (lines[2 + OUTCOMES.indexOf(outcome)] ?? "").replace("{0}", outcome !== "fails" && bytes < 0 ? `−${size}` : size);
+  const size = sizeOf(Math.abs(bytes)).replace(".", lines[LINES.decimalMark]);
+  return (lines[LINES[outcome]] ?? "").replace("{0}", outcome !== "fails" && bytes < 0 ? `−${size}` : size);
 };
 // In the language of the page. A verdict that depends on changes to the code is kept in its own language, and so is one
 // that an earlier version kept.
