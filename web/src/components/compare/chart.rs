@@ -234,7 +234,7 @@ fn drawing(view: &ComparisonView) -> Part {
                 {words}
                 {failure_lines}
             </div>
-            {failure_words}
+            <div class="compare__failures">{failure_words}</div>
             <div class="chart__axis" aria-hidden="true">
                 <div class="chart__ticks chart__ticks--phases">{row(&phases)}</div>
                 <div class="chart__ticks chart__ticks--stretches">{row(&stretches)}</div>
