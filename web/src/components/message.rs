@@ -3,16 +3,11 @@
 use leptos::prelude::*;
 
 use super::actions::CopyButton;
-use super::dynamic::{IntoPart, Part, part, some_words};
+use super::dynamic::{part, some_words};
 use crate::{
     state::memo::memo,
     text::{self, t},
 };
-
-/// Renders a message whose long words can wrap within a name, a setting or an address.
-fn breakable(message: &str) -> Vec<Part> {
-    message.split_inclusive(['_', '=', ':', '/']).map(|word| view! { {word.to_owned()} <wbr /> }.into_part()).collect()
-}
 
 /// The predicted message, if the run fails.
 #[component]
@@ -32,7 +27,7 @@ pub fn Message(
                             <span class="message__start" aria-hidden="true">{some_words(move || message.get())}</span>
                         </summary>
                         <p class="message__text" id="oom-message" data-testid="oom-message" tabindex="0">
-                            {part(move || message.with(|message| message.as_deref().map(breakable)))}
+                            {some_words(move || message.get())}
                         </p>
                     </details>
                     <CopyButton id="copy-message" label=t(text::COPY_MESSAGE) content=move |()| message.get() />
