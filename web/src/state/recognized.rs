@@ -6,7 +6,7 @@ use headroom_planner::{
     oom::{self, Kind, Message, NotOom},
     session::Options,
     trainers::{
-        input::{Input, InputError, Trainer},
+        input::{Input, InputError},
         launch::input_in,
     },
 };
@@ -275,7 +275,10 @@ fn run_of_text(text: &str, options: &Options) -> Destination {
 mod tests {
     use super::*;
     use crate::text::{EXAMPLE_MESSAGE, say};
-    use headroom_planner::{link::trainer::TrainerLink, trainers::presets};
+    use headroom_planner::{
+        link::trainer::TrainerLink,
+        trainers::{input::Trainer, presets},
+    };
 
     fn recognized(text: &str) -> Recognized {
         recognize(text, &Options { gpu: "RTX 3060".into(), ..Options::default() }).expect("a text")
