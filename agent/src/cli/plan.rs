@@ -202,7 +202,7 @@ pub fn run(mut args: Vec<OsString>) -> Result<Exit, super::Error> {
         + &code_comments::notes(&sources, &asked.train)
         + &allocator_notes(&request.options);
     let (answer, fits) = if is_for_all_gpus {
-        gpus::answer(&request, &resolved.settings).map_err(Error::from)?
+        gpus::answer(&resolved.settings, &request.options, request.json).map_err(Error::from)?
     } else {
         let plan = plan(asked).map_err(Error::from)?;
         if let Some(file) = &request.snapshot {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use headroom_planner::{
-    link::trainer::{TrainerLink, decode, encode},
+    link::trainer::{TrainerLink, encode},
     nanogpt::Value,
     session::Options,
     survey::{GpuRow, n_gpus, smallest},
@@ -81,7 +81,7 @@ impl Companion for GpusState {
     }
 
     fn open(self, _: &Session, _: Option<&str>, _: Option<&str>) {
-        let link = decode(&browser::fragment());
+        let link = trainer_text::open(&browser::fragment());
         if let Some(TrainerLink { unknown, .. }) = &link {
             self.budget.notice.set((!unknown.is_empty()).then(|| text::left_out(unknown, None)));
         }
@@ -136,9 +136,10 @@ impl GpusState {
         }
         self.budget.commit(|_| {});
         self.trainer.update(|input| {
-            let of =
-                |input: &mut Input| Some(input.set(key(input.trainer, batch_key(input.trainer))?, &size.to_string()));
-            let _ = input.as_mut().and_then(of);
+            let Some(input) = input else { return };
+            if let Some(key) = key(input.trainer, batch_key(input.trainer)) {
+                input.set(key, &size.to_string());
+            }
         });
     }
 }

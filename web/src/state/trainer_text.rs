@@ -31,7 +31,7 @@ pub fn read(text: &str) -> Option<TrainerLink> {
     let text = json.as_ref().and_then(linked_plan).unwrap_or(text).trim();
     let format = recognize(text);
     if let Some(Format::Link(fragment)) = &format {
-        return decode(fragment);
+        return open(fragment);
     }
     let is_config = json.as_ref().is_some_and(is_model) && !matches!(format, Some(Format::Settings(_)));
     let input = named_preset(text)
@@ -40,6 +40,15 @@ pub fn read(text: &str) -> Option<TrainerLink> {
         .or_else(|| input_in(text)?.ok())
         .or_else(|| requested(text));
     input.map(|input| TrainerLink { input, ..TrainerLink::default() })
+}
+
+/// Opens a link to a run of these trainers. One without a model has the first of the presets, as in the calculator.
+pub fn open(fragment: &str) -> Option<TrainerLink> {
+    let mut link = decode(fragment)?;
+    if link.input.trainer == Trainer::Hf && link.input.config.is_empty() {
+        link.input.config = config_text(&presets::PRESETS[0]);
+    }
+    Some(link)
 }
 
 /// The text as a JSON object.
@@ -132,8 +141,10 @@ mod tests {
         let link = read("https://a.example/gpus.html#1&trainer=nanochat&options=--depth=4&gpu=L4").expect("a link");
         assert!(link.names_gpu);
         assert_eq!((link.input.command.as_str(), link.options.gpu.as_str()), ("--depth=4", "L4"));
+        assert!(link.input.config.is_empty());
         let json = r##"{"schema": 1, "trainer": "hf", "link": "#1&trainer=hf&options=--bf16"}"##;
         assert_eq!(command(json).as_deref(), Some("--bf16"));
+        assert!(read(json).is_some_and(|link| link.input.read().is_ok()), "the model of the calculator");
         assert_eq!(read("https://a.example/gpus.html#1&batch_size=4"), None);
     }
 

@@ -15,7 +15,6 @@ use headroom_text::{
 };
 use serde::Serialize;
 
-use super::options::Request;
 use crate::cli::style::{Ink, Style};
 
 /// Version of the JSON schema.
@@ -82,8 +81,8 @@ impl<'a> From<&'a GpuRow> for Row<'a> {
 }
 
 /// Plans the run on every known GPU. Returns the table or the JSON, and whether the run fits any of them.
-pub fn answer(request: &Request, settings: &Settings) -> Result<(String, bool), serde_json::Error> {
-    answer_of(&survey::gpus(settings, &request.options, 0..survey::n_gpus()), request.json)
+pub fn answer(settings: &Settings, options: &Options, json: bool) -> Result<(String, bool), serde_json::Error> {
+    answer_of(&survey::gpus(settings, options, 0..survey::n_gpus()), json)
 }
 
 /// Plans a run of another trainer on every known GPU, with a thread for each core. Returns the table or the JSON, and whether

@@ -138,8 +138,6 @@ pub const KEYS: &[Key] = &[
     other("weight_decay", "0.0", Kind::Float),
 ];
 
-/// What the figures include.
-
 /// Why a run cannot be planned.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum RunError {
