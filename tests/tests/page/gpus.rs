@@ -220,7 +220,7 @@ fn a_pasted_model_is_listed_on_every_gpu_and_opens_in_its_calculator() {
         page.until("the size is back", &format!("{PLANNED} && {pressed} === '2'")).await;
         page.click("#gpus-other").await;
         page.until("the text is back", "document.activeElement.id === 'config'").await;
-        page.until("nanoGPT is planned", &format!("{PLANNED} && location.hash.includes('batch_size')")).await;
+        page.until("nanoGPT is planned", &format!("{PLANNED} && !location.hash.includes('trainer=')")).await;
     });
 }
 
