@@ -120,6 +120,12 @@ fn rows(options: &Options, indices: Range<usize>, summary: impl Fn(&Options) -> 
     by_popularity().skip(indices.start).take(indices.len()).map(row).collect()
 }
 
+/// Whether the time of an iteration is known on any of the GPUs.
+#[must_use]
+pub fn has_times(rows: &[GpuRow]) -> bool {
+    rows.iter().any(|row| row.summary.is_some_and(|summary| summary.iteration_seconds.is_some()))
+}
+
 /// The number of GPUs that the run fits with certainty, and the one with the least memory among them.
 #[must_use]
 pub fn smallest(rows: &[GpuRow]) -> (usize, Option<&GpuRow>) {

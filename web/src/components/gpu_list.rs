@@ -1,6 +1,10 @@
 //! The list of GPUs with the outcome of a run on each.
 
-use headroom_planner::{hardware::find, session::Options, survey::GpuRow};
+use headroom_planner::{
+    hardware::find,
+    session::Options,
+    survey::{GpuRow, has_times},
+};
 use leptos::prelude::*;
 
 use super::dynamic::{IntoPart, Part, act};
@@ -8,7 +12,7 @@ use crate::{
     browser,
     state::{
         format, gpu,
-        gpu_table::{energy as energy_words, has_times, time, words as result_words},
+        gpu_table::{energy as energy_words, time, words as result_words},
         listed_run::ListedRun,
     },
     text::{self, say, t},

@@ -6,7 +6,7 @@ use headroom_planner::{
     link::trainer::{TrainerLink, encode},
     nanogpt::Value,
     session::Options,
-    survey::{GpuRow, n_gpus, smallest},
+    survey::{GpuRow, has_times, n_gpus, smallest},
     trainers::input::Input,
 };
 use leptos::prelude::*;
@@ -31,7 +31,7 @@ use crate::{
         budget::Budget,
         format,
         gpu::heading,
-        gpu_table::{Filter, Order, SEGMENTS, counts, has_times, shown},
+        gpu_table::{Filter, Order, SEGMENTS, counts, shown},
         listed_run::ListedRun,
         memo::memo,
         no_plan::NoPlan,
@@ -110,15 +110,8 @@ impl GpusState {
 
     /// Lists the run of another trainer, on its GPU if a link names one.
     fn take_trainer(self, link: TrainerLink) {
-        let TrainerLink { input, mut options, names_gpu, .. } = link;
-        self.budget.commit(|session| {
-            if !names_gpu {
-                session.options.gpu.clone_into(&mut options.gpu);
-                options.vram_bytes = session.options.vram_bytes;
-            }
-            session.options = options;
-        });
-        self.trainer.set(Some(input));
+        self.budget.commit(|session| session.options = link.options_after(&session.options));
+        self.trainer.set(Some(link.input));
     }
 
     /// Returns to the config field.

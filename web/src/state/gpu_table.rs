@@ -93,11 +93,6 @@ impl Filter {
     }
 }
 
-/// Whether the time of an iteration is known on any GPU.
-pub fn has_times(rows: &[GpuRow]) -> bool {
-    rows.iter().any(|row| row.summary.is_some_and(|summary| summary.iteration_seconds.is_some()))
-}
-
 /// Numbers of the GPUs that the typed text and the kind leave, and of those on which the run fits.
 pub fn counts(rows: &[GpuRow], filter: &Filter) -> (usize, usize) {
     let left = shown(rows, &Filter { only_fitting: false, ..filter.clone() });

@@ -95,15 +95,9 @@ impl TrainerSession {
     /// Opens a link. The runs of the history entry replace that of the link, which lacks names and comments, and keep
     /// those of the other trainers.
     pub fn open(&mut self, link: TrainerLink, state: Option<&str>) {
-        let TrainerLink { input, options, names_gpu, .. } = link;
-        self.trainer = input.trainer;
-        if names_gpu {
-            self.options = options;
-        } else {
-            let Options { gpu, vram_bytes, .. } = self.options.clone();
-            self.options = Options { gpu, vram_bytes, ..options };
-        }
-        let Input { command, config, .. } = input;
+        self.options = link.options_after(&self.options);
+        let Input { trainer, command, config } = link.input;
+        self.trainer = trainer;
         let before = self.input_mut();
         // A link to the trainer alone keeps its run, and one without a config keeps the model.
         if !command.is_empty() || !config.is_empty() {

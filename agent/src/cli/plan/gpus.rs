@@ -126,7 +126,7 @@ fn table(rows: &[GpuRow], style: &Style) -> String {
                 + ". Lower the batch size, or plan one GPU to get fixes."
         }
     };
-    let has_times = rows.iter().any(|row| row.summary.is_some_and(|summary| summary.iteration_seconds.is_some()));
+    let has_times = survey::has_times(rows);
     let shows_energy = has_times && style.columns.is_none_or(|columns| columns >= COLUMNS_WITH_ENERGY);
     let others = match (has_times, shows_energy) {
         (false, _) => OTHER_COLUMNS - TIME_COLUMNS,

@@ -42,6 +42,18 @@ pub struct TrainerLink {
     pub names_gpu: bool,
 }
 
+impl TrainerLink {
+    /// The options, on the GPU of the options before them unless the link names one.
+    #[must_use]
+    pub fn options_after(&self, before: &Options) -> Options {
+        let options = self.options.clone();
+        if self.names_gpu {
+            return options;
+        }
+        Options { gpu: before.gpu.clone(), vram_bytes: before.vram_bytes, ..options }
+    }
+}
+
 /// Encodes a fragment, without the `#`.
 #[must_use]
 pub fn encode(input: &Input, options: &Options) -> String {
