@@ -218,6 +218,9 @@ fn a_pasted_model_is_listed_on_every_gpu_and_opens_in_its_calculator() {
         assert!(page.text("[data-testid=gpus-run]").await.ends_with(&format!("batch {best}")));
         page.click("#undo").await;
         page.until("the size is back", &format!("{PLANNED} && {pressed} === '2'")).await;
+        page.choose_gpu("GeForce RTX 4060").await;
+        let current = "document.querySelector('[data-testid=gpus] tr[aria-current]')?.dataset.gpu";
+        page.until("the mark follows the GPU", &format!("{current} === 'GeForce RTX 4060'")).await;
         page.click("#gpus-other").await;
         page.until("the text is back", "document.activeElement.id === 'config'").await;
         page.until("nanoGPT is planned", &format!("{PLANNED} && !location.hash.includes('trainer=')")).await;

@@ -1,7 +1,7 @@
 //! The list of GPUs with the outcome of a run on each.
 
 use headroom_planner::{
-    hardware::find,
+    hardware::Device,
     session::Options,
     survey::{GpuRow, has_times},
 };
@@ -11,7 +11,7 @@ use super::dynamic::{IntoPart, Part, act};
 use crate::{
     browser,
     state::{
-        format, gpu,
+        format,
         gpu_table::{energy as energy_words, time, words as result_words},
         listed_run::ListedRun,
     },
@@ -31,10 +31,11 @@ pub struct Listed {
 }
 
 /// Renders the rows that the filters show. `has_rows` is whether there are any without filters. Unless `shows_all`, the
-/// first rows and the current GPU are shown, with a button for the others. `leave` is called with the fragment of a link
+/// first rows and the `current` GPU are shown, with a button for the others. `leave` is called with the fragment of a link
 /// before it opens.
 pub fn gpu_list(
     listed: &Listed,
+    current: Option<&Device>,
     found: &[GpuRow],
     has_rows: bool,
     shows_all: RwSignal<bool>,
@@ -44,7 +45,6 @@ pub fn gpu_list(
         let nothing = if has_rows { t(text::GPUS_NOTHING) } else { "" };
         return view! { <p class="gpus__soft" data-testid="gpus-nothing">{nothing}</p> }.into_part();
     }
-    let current = find(&gpu::field(&listed.options)).ok();
     let n_first = if shows_all.get() { found.len() } else { FIRST_ROWS };
     let has_times = has_times(found);
     let rows = found.iter().enumerate().filter_map(|(index, row)| {

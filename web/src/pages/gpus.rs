@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use headroom_planner::{
+    hardware::find,
     link::trainer::{TrainerLink, encode},
     nanogpt::Value,
     session::Options,
@@ -30,7 +31,7 @@ use crate::{
         batch_strip::BatchStrip,
         budget::Budget,
         format,
-        gpu::heading,
+        gpu::{self, heading},
         gpu_table::{Filter, Order, SEGMENTS, counts, shown},
         listed_run::ListedRun,
         memo::memo,
@@ -171,9 +172,11 @@ pub fn GpusPage() -> impl IntoView {
             budget.session.with_untracked(|session| browser::keep_text(&fragment, &session.text));
         }
     });
+    // The rows of another trainer's run stay on another GPU, which moves the mark of the current one.
+    let current = memo(move || listed.with(|listed| find(&gpu::field(&listed.options)).ok()));
     let list = move || {
         let has_rows = planned.with(|rows| rows.as_ref().is_some_and(|rows| !rows.is_empty()));
-        gpu_list(&listed.get_untracked(), &found.get(), has_rows, shows_all, keep)
+        gpu_list(&listed.get_untracked(), current.get(), &found.get(), has_rows, shows_all, keep)
     };
     let set_batch = Callback::new(move |size| state.set_batch(size));
     view! {
