@@ -86,6 +86,7 @@ const element = (name, properties, ...children) => {
   return made;
 };
 
+const calculatorOf = ({ hash }) => (hash.includes("&trainer=") ? "trainers.html" : "calculator.html");
 const row = (kept, page, close) => {
   const { hash, run, outcome } = kept;
   const href = new URL(page, location.href);
@@ -112,6 +113,9 @@ const clearButton = (textContent, cleared) => {
 };
 
 const open = (button) => {
+  // Which GPU and Compare show every run themselves.
+  const isCalculator = document.documentElement.classList.contains("calculator-page");
+  const pageOf = (run) => (isCalculator ? calculatorOf(run) : "");
   const list = element("div", { id: "recent-list", role: "group", ariaLabel: button.title, popover: "auto" });
   const close = () => list.hidePopover();
   const clear = clearButton(button.dataset.clear, () => {
@@ -122,7 +126,7 @@ const open = (button) => {
   });
   list.append(
     element("strong", { textContent: button.title }),
-    element("ol", {}, ...read().map((run) => row(run, "", close))),
+    element("ol", {}, ...read().map((run) => row(run, pageOf(run), close))),
     clear,
   );
   list.addEventListener("toggle", ({ newState }) => {
@@ -148,7 +152,7 @@ const show = (button) => {
 export const list = (place) => {
   const show = () => {
     const runs = read();
-    const rows = runs.map((run) => row(run, "calculator.html", () => {}));
+    const rows = runs.map((run) => row(run, calculatorOf(run), () => {}));
     const clear = clearButton(place.dataset.clear, () => {
       show();
       document.getElementById("anything")?.focus();

@@ -10,6 +10,7 @@ mod gpus;
 mod replay;
 mod rig;
 mod start;
+mod trainer_address;
 mod trainers;
 
 pub use budget::BudgetPage;

@@ -22,6 +22,8 @@ const RIG: (&str, usize) = ("rig.html", 500_000);
 const TRAINERS: (&str, usize) = ("trainers.html", 320_000);
 /// The page that explains messages and its limit in bytes. It has the engine with its models too.
 const DIAGNOSE: (&str, usize) = ("diagnose.html", 430_000);
+/// The page that compares two runs and its limit in bytes. It has the forms and the planner of every trainer.
+const COMPARE: (&str, usize) = ("compare.html", 440_000);
 /// Upper bound in bytes of a module that is loaded on demand, with its JavaScript, brotli-compressed.
 const LAZY_MODULE_BYTES_MAX: usize = 250_000;
 
@@ -72,7 +74,7 @@ pub fn run(shell: &Shell) -> Result<()> {
 }
 
 fn first_load_bytes_max(page: &str) -> usize {
-    [RIG, TRAINERS, DIAGNOSE, GPUS]
+    [RIG, TRAINERS, DIAGNOSE, COMPARE, GPUS]
         .into_iter()
         .find(|(name, _)| *name == page)
         .map_or(FIRST_LOAD_BYTES_MAX, |(_, bytes_max)| bytes_max)

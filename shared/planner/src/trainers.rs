@@ -119,6 +119,15 @@ impl Run {
         }
     }
 
+    /// Number of micro-steps of a step: forward and backward passes whose gradients are accumulated.
+    #[must_use]
+    pub const fn n_micro_steps(&self) -> u64 {
+        match self {
+            Self::Nanochat(run) => run.n_micro_steps(),
+            Self::Hf(run) => run.n_micro_steps(),
+        }
+    }
+
     /// The numbers that people reduce to make a run fit, the most usual first.
     #[must_use]
     pub fn knobs(&self) -> Vec<Knob> {

@@ -203,6 +203,56 @@ fn focus_on_a_fix_previews_it_and_applying_keeps_it() {
 }
 
 #[test]
+fn runs_of_other_trainers_are_compared_and_a_fix_is_kept() {
+    const FIX: &str = "document.querySelector('.fixes:not(.stale) [data-fix=micro_batch] button')";
+    tell_unopened("runs_of_other_trainers_are_compared_and_a_fix_is_kept", async |page| {
+        let run = "1&trainer=nanochat&options=--compile%3DFalse%20--depth%3D8%20--device-batch-size%3D2&gpu=RTX%204070";
+        page.goto(&format!("{}trainers.html#{run}", page.address)).await;
+        page.until("the verdict is there", "document.querySelector('#verdict[data-fits]')").await;
+        let verdict = page.text("#verdict > span:last-child").await;
+        page.click(".header__pages [href*='compare.html']").await;
+        page.until("both runs are the same", &format!("{HEADLINE} === 'Both runs are the same'")).await;
+        assert!(verdict.starts_with(&page.text("[data-run=pinned] .compare__verdict").await), "{verdict}");
+        page.fill("#device-batch-size", "16").await;
+        page.until("the runs differ", &format!("{HEADLINE}.endsWith('more and does not fit')")).await;
+        assert!(page.text("[data-testid=compare-settings]").await.contains("device-batch-size"));
+        let both = "device-batch-size%3D16') && location.hash.includes('&against=1%26trainer%3Dnanochat";
+        page.until("the address has both", &format!("location.hash.includes('{both}')")).await;
+        // A fix of the changed run is previewed, applied and undone.
+        page.until("fixes are offered", FIX).await;
+        let before = shown(page).await;
+        page.script(&format!("{FIX}.focus()")).await;
+        page.until("it is previewed", &format!("{HEADLINE}.endsWith('more and fits')")).await;
+        let previewed = shown(page).await;
+        page.script("document.querySelector('#depth').focus()").await;
+        page.until("the preview ends", &format!("{HEADLINE}.endsWith('more and does not fit')")).await;
+        assert_eq!(shown(page).await, before);
+        page.script(&format!("{FIX}.click()")).await;
+        page.until("it is applied", &format!("{HEADLINE} === {:?}", previewed[0])).await;
+        assert_eq!(shown(page).await[2..], previewed[2..]);
+        page.click("#undo").await;
+        page.until("it is undone", &format!("{HEADLINE} === {:?}", before[0])).await;
+        assert_eq!(shown(page).await, before);
+        // Another tab shows the same. The calculator opens the changed run.
+        let link: String = page.value("location.href").await;
+        page.script("sessionStorage.clear()").await;
+        page.goto("about:blank").await;
+        page.goto(&link).await;
+        page.until("it is the same", &format!("{HEADLINE} === {:?}", before[0])).await;
+        assert_eq!(shown(page).await, before);
+        page.click(".header__pages [href*='trainers.html']").await;
+        page.until("the calculator is there", "document.querySelector('#device-batch-size')?.value === '16'").await;
+        page.until("the verdict is there", "document.querySelector('.verdict').dataset.outcome === 'fails'").await;
+        assert!(page.value::<bool>("document.querySelector('#notice') === null").await);
+        // A link of nanoGPT in the same window shows its form.
+        page.goto(&link).await;
+        page.until("both runs are shown", "document.querySelector('#device-batch-size')").await;
+        page.script(&format!("location.hash = '{BOTH}'")).await;
+        page.until("nanoGPT is shown", "document.querySelector('#batch_size')?.value === '64'").await;
+    });
+}
+
+#[test]
 fn other_pages_open_a_comparison_with_the_changed_run() {
     tell("other_pages_open_a_comparison_with_the_changed_run", async |page| {
         page.open(BOTH).await;

@@ -189,3 +189,34 @@ fn a_message_in_a_log_of_another_trainer_is_explained_with_fixes() {
         assert!(page.value::<String>("location.hash").await.contains("trainer=hf"));
     });
 }
+
+#[test]
+fn edits_of_a_trainers_run_are_undone_and_recent_runs_reopen() {
+    tell_unopened("edits_of_a_trainers_run_are_undone_and_recent_runs_reopen", async |page| {
+        const CAN: &str = "['undo', 'redo'].map((id) => document.getElementById(id).ariaDisabled === 'false').join()";
+        const BATCH: &str = "document.querySelector('#device-batch-size').value";
+        let run = "1&trainer=nanochat&options=--compile%3DFalse%20--depth%3D6%20--device-batch-size%3D2&gpu=RTX%204070";
+        open(page, run).await;
+        page.until("nothing can be undone", &format!("{CAN} === 'false,false'")).await;
+        page.fill("#device-batch-size", "4").await;
+        page.until("the edit can be undone", &format!("{CAN} === 'true,false'")).await;
+        page.click("#undo").await;
+        page.until("it is undone", &format!("{BATCH} === '2' && {CAN} === 'false,true'")).await;
+        page.script("document.body.focus()").await;
+        page.click("#redo").await;
+        page.until("it is done again", &format!("{BATCH} === '4' && {CAN} === 'true,false'")).await;
+        // Runs of both calculators are in one list, and each opens in its own.
+        page.goto(&format!("{}demo.html", page.address)).await;
+        page.open("1&batch_size=4&gpu=T4").await;
+        page.until("the list's button is there", "document.querySelector('#recent').hidden === false").await;
+        page.click("#recent").await;
+        let rows: Vec<String> =
+            page.value("[...document.querySelectorAll('#recent-list li')].map((row) => row.textContent)").await;
+        assert!(rows.len() == 2 && rows[1].starts_with("nanochat d6 · batch 4 · RTX 4070"), "{rows:?}");
+        page.click("#recent-list li:last-child a").await;
+        page.until("the run is shown", &format!("document.querySelector('#command') && {BATCH} === '4'")).await;
+        page.click("#recent").await;
+        page.click("#recent-list [href*='calculator.html']").await;
+        page.until("nanoGPT's run is shown", "document.querySelector('#batch_size')?.value === '4'").await;
+    });
+}

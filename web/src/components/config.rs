@@ -49,7 +49,7 @@ pub fn ConfigInput(
         <div class="config" class:config--dragging=flag(move || dragging.get())>
             <div class="config__head">
                 <label class="config__label" for="config">{t(text::CONFIG)}</label>
-                <UndoRedo budget />
+                <UndoRedo steps=budget.steps />
                 <StartFrom budget />
             </div>
             <div class="config__body">

@@ -5,17 +5,17 @@ use leptos::prelude::*;
 use super::dynamic::{act, words};
 use crate::{
     browser,
-    state::budget::Budget,
+    state::steps::Steps,
     text::{self, t},
 };
 
 /// Buttons that undo and redo the steps of the page.
 #[component]
 pub fn UndoRedo(
-    /// The calculator's state.
-    budget: Budget,
+    /// The steps that can be undone and redone.
+    steps: RwSignal<Steps>,
 ) -> impl IntoView {
-    let has = move |is_redo: bool| budget.steps.get().has(is_redo);
+    let has = move |is_redo: bool| steps.get().has(is_redo);
     // A button that becomes disabled would lose the focus.
     let button = move |is_redo: bool| {
         let (id, label, sign) = if is_redo { ("redo", text::REDO, "↷") } else { ("undo", text::UNDO, "↶") };

@@ -230,7 +230,7 @@ fn config_field(state: GpusState) -> Part {
     view! {
         <div class="gpus__head">
             <label class="field__label" for="config">{t(text::GPUS_CONFIG)}</label>
-            <UndoRedo budget />
+            <UndoRedo steps=budget.steps />
         </div>
         <LongText id="config" class="input gpus__text" rows="6" no_wrap=true placeholder=t(text::GPUS_PLACEHOLDER)
             replaces=|text| describes_run(text) || trainer_text::read(text).is_some()
@@ -253,7 +253,7 @@ fn trainer_run(state: GpusState, input: &Input) -> impl IntoView + use<> {
     view! {
         <div class="gpus__head">
             <h2 class="gpus__headline" data-testid="gpus-run">{name}</h2>
-            <UndoRedo budget />
+            <UndoRedo steps=budget.steps />
         </div>
         <p class="gpus__options"><code>{options}</code></p>
         <p class="gpus__change">

@@ -1,10 +1,9 @@
 //! The calculator of trainers other than nanoGPT: nanochat and Hugging Face.
 
-use std::time::Duration;
-
 use headroom_planner::link::trainer::decode;
 use leptos::prelude::*;
 
+use super::trainer_address::{self, Entry};
 use crate::{
     browser,
     components::{
@@ -30,11 +29,8 @@ use crate::{
     text::{self, say, t},
 };
 
-/// Position of the page of GPUs among the pages of the header.
-const GPUS: u32 = 2;
-
-/// Delay after an edit before the address is updated. Browsers refuse more than a hundred updates in half a minute.
-const ADDRESS_DELAY: Duration = Duration::from_millis(300);
+/// The pages that open the run, with their positions in the header.
+const PAGES_OF_RUN: [(u32, &str); 2] = [(2, "gpus.html"), (3, "compare.html")];
 
 /// The page.
 #[component]
@@ -42,12 +38,16 @@ pub fn TrainersPage() -> impl IntoView {
     let page = TrainerPage::new();
     page.edit(|session| gpu::prefer(&mut session.options, browser::kept_gpu().as_deref()));
     open(page);
-    keep(page);
+    trainer_address::keep(page, move || entry(page), move || open(page));
     Effect::new(move |_| {
         let fragment = page.session.with(TrainerSession::fragment);
-        browser::link_page(GPUS, &browser::page_with("gpus.html", &fragment));
+        for (position, name) in PAGES_OF_RUN {
+            // Compare keeps its pinned run.
+            let pinned = if name == "compare.html" { browser::pinned::kept().0 } else { String::new() };
+            browser::link_page(position, &browser::page_with(name, &[fragment.as_str(), &pinned].concat()));
+        }
     });
-    let leave = Callback::new(move |()| write(page));
+    let leave = Callback::new(move |()| trainer_address::write(page, &untrack(|| entry(page))));
     let shown = page.answer.shown;
     let message = page.answer.ask(|answer| Some(answer.plan()?.oom.as_ref()?.message.clone()));
     let current = move || 1 + page.session.with(|session| session.trainer as usize);
@@ -137,40 +137,11 @@ fn Remarks(page: TrainerPage) -> impl IntoView {
 /// Opens the run of the address, with the texts of its history entry.
 fn open(page: TrainerPage) {
     if let Some(link) = decode(&browser::fragment()) {
-        page.open(link, browser::entry_state().as_deref());
+        page.open(link, trainer_address::kept_texts(page).as_deref());
     }
 }
 
-/// Writes the run to the address.
-fn write(page: TrainerPage) {
-    page.session.with_untracked(write_session);
-}
-
-fn write_session(session: &TrainerSession) {
-    browser::replace_entry(&session.fragment(), &session.state());
-}
-
-/// Updates the address after an edit. A completed action is a step of the history. Restores the run after Back, Forward
-/// or a link to the page.
-fn keep(page: TrainerPage) {
-    let pending = StoredValue::new(None::<TimeoutHandle>);
-    // The run and the number of steps as they are after the pending update.
-    let last = StoredValue::new((TrainerSession::default(), 0));
-    Effect::new(move |_| {
-        let next = (page.session.get(), page.n_steps.get());
-        let n_steps = next.1;
-        let Some((before, n_before)) = last.try_update_value(|last| std::mem::replace(last, next)) else { return };
-        if let Some(pending) = pending.get_value() {
-            pending.clear();
-        }
-        if n_before != n_steps {
-            // Back leads to the run as it was before the action.
-            write_session(&before);
-            browser::push_entry(&page.session.with_untracked(TrainerSession::fragment));
-            write(page);
-        } else {
-            pending.set_value(set_timeout_with_handle(move || write(page), ADDRESS_DELAY).ok());
-        }
-    });
-    browser::on_history_step(move || open(page));
+/// The run of the page, tracked.
+fn entry(page: TrainerPage) -> Entry {
+    page.session.with(|session| Entry { fragment: session.fragment(), texts: session.state() })
 }

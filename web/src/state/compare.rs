@@ -1,28 +1,23 @@
 //! Two runs side by side: the pinned one, and one that is changed or previewed.
 
+pub mod calculator;
 pub mod moment;
 pub mod overlay;
 pub mod rows;
+pub mod run;
 #[cfg(test)]
 mod tests;
 pub mod view;
 
-use std::sync::Arc;
-
-use headroom_planner::{advice::Change, link};
+use headroom_planner::{link, plan::Fit};
 use leptos::prelude::*;
 
 use self::{
-    moment::ComparedMoment,
-    view::{ComparedRun, ComparisonView},
+    calculator::{Calculator, Proposal},
+    run::SharedRun,
+    view::ComparisonView,
 };
-use super::{
-    answer::{PlannedSession, Shared},
-    budget::Budget,
-    fixes::applied,
-    memo::memo,
-    session::Session,
-};
+use super::memo::memo;
 
 /// A fix that is shown in place of the changed run.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,41 +25,52 @@ pub struct Preview {
     /// The settings that it changes, in one line.
     pub settings: String,
     /// The run with the fix.
-    pub session: Session,
-    /// Its plan.
-    pub answer: Shared,
+    pub run: SharedRun,
 }
 
-/// The signals of the page that compares two runs.
-#[derive(Clone, Copy)]
-pub struct Comparison {
+/// The signals of the page that compares two runs of a calculator.
+pub struct Comparison<C: Calculator> {
     /// The changed run, which the form edits.
-    pub changed: Budget,
+    pub changed: C,
     /// The pinned run. Only [`Comparison::set_pinned`] changes it.
-    pub pinned: ReadSignal<Session>,
-    write: WriteSignal<Session>,
+    pub pinned: ReadSignal<C::Session>,
+    write: WriteSignal<C::Session>,
+    /// The fragment of the pinned run.
+    pub pinned_link: Memo<String>,
     /// The result of the pinned run.
-    pub pinned_answer: Memo<Shared>,
+    pub pinned_run: Memo<SharedRun>,
+    /// The result of the changed run.
+    pub changed_run: Memo<SharedRun>,
     /// Whether the fixes are those of the changed run: it differs from the pinned one and does not fit.
     pub fixes_changed: Memo<bool>,
     /// The fix under the pointer or with the focus.
     pub preview: RwSignal<Option<Preview>>,
 }
 
-impl Comparison {
-    /// Creates the signals. Both runs are nanoGPT's default run.
-    pub fn new() -> Self {
-        let (pinned, write) = signal(Session::default());
-        let pinned_answer = memo(move || pinned.with(|session| Shared(Arc::new(PlannedSession::of(session)))));
-        let changed = Budget::new();
-        let fails = move || changed.answer.with(|answer| answer.0.plan().is_some_and(|plan| !plan.fits));
-        let differs = move || changed.session.with(|session| pinned.with(|pinned| session != pinned));
+impl<C: Calculator> Clone for Comparison<C> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<C: Calculator> Copy for Comparison<C> {}
+
+impl<C: Calculator> Comparison<C> {
+    /// Creates the signals. Both runs are the calculator's.
+    pub fn new(changed: C) -> Self {
+        let (pinned, write) = signal(changed.session().get_untracked());
+        let pinned_link = memo(move || pinned.with(C::link_of));
+        let pinned_run = memo(move || SharedRun::from(pinned.with(C::compared_of)));
+        let changed_run = memo(move || SharedRun::from(changed.compared()));
+        let fails = move || changed_run.with(|run| run.plan.as_ref().is_ok_and(|plan| plan.fit() == Fit::Fails));
+        let differs = move || changed.session().with(|session| pinned.with(|pinned| session != pinned));
         let fixes_changed = memo(move || fails() && differs());
-        Self { changed, pinned, write, pinned_answer, fixes_changed, preview: RwSignal::new(None) }
+        let preview = RwSignal::new(None);
+        Self { changed, pinned, write, pinned_link, pinned_run, changed_run, fixes_changed, preview }
     }
 
     /// Sets the pinned run.
-    pub fn set_pinned(self, session: Session) {
+    pub fn set_pinned(self, session: C::Session) {
         if self.pinned.with_untracked(|pinned| *pinned != session) {
             self.write.set(session);
         }
@@ -74,12 +80,12 @@ impl Comparison {
     /// Pins the changed run, as a step of the history.
     pub fn pin(self) {
         self.changed.commit(|_| {});
-        self.set_pinned(self.changed.session.get_untracked());
+        self.set_pinned(self.changed.session().get_untracked());
     }
 
     /// Exchanges the runs, as a step of the history.
     pub fn swap(self) {
-        let (pinned, changed) = (self.pinned.get_untracked(), self.changed.session.get_untracked());
+        let (pinned, changed) = (self.pinned.get_untracked(), self.changed.session().get_untracked());
         self.changed.commit(|session| *session = pinned);
         self.set_pinned(changed);
     }
@@ -90,95 +96,39 @@ impl Comparison {
         self.changed.commit(|session| *session = pinned);
     }
 
-    /// The fragment of the pinned run.
-    pub fn pinned_run(self) -> String {
-        let encoded = |session: &Session| {
-            self.pinned_answer.with(|answer| link::encode(&answer.0.resolved.settings, &session.options))
-        };
-        self.pinned.with(encoded)
-    }
-
     /// The fragment of both runs.
     pub fn fragment(self) -> String {
-        link::with_compared(self.changed.run(), &self.pinned_run())
+        self.pinned_link.with(|pinned| link::with_compared(self.changed.link(), pinned))
     }
 
     /// The run whose fixes are listed.
-    pub fn fixed_session(self) -> Session {
+    pub fn fixed_session(self) -> C::Session {
         match self.fixes_changed.get() {
-            true => self.changed.session.get(),
+            true => self.changed.session().get(),
             false => self.pinned.get(),
         }
     }
 
-    /// The result of the run whose fixes are listed.
-    pub fn fixed_answer(self) -> Shared {
-        match self.fixes_changed.get() {
-            true => self.changed.answer.get(),
-            false => self.pinned_answer.get(),
-        }
-    }
-
-    /// The run whose fixes are listed, with one of them; `None` without a plan.
-    pub fn with_fix(self, changes: &[Change]) -> Option<Session> {
-        let (session, answer) = untrack(|| (self.fixed_session(), self.fixed_answer()));
-        Some(applied(&session, changes, &answer.0.plan()?.request.machine.device.name))
-    }
-
     /// Shows a fixed run in place of the changed run. Neither run changes.
-    pub fn show_preview(self, settings: &str, changes: &[Change]) {
-        let Some(session) = self.with_fix(changes) else { return };
-        let answer = Shared(Arc::new(PlannedSession::of(&session)));
-        self.preview.set(Some(Preview { settings: settings.replace('\n', ", "), session, answer }));
+    pub fn show_preview(self, proposal: &Proposal<C::Session>) {
+        let settings = proposal.row.settings.replace('\n', ", ");
+        self.preview.set(Some(Preview { settings, run: C::compared_of(&proposal.session).into() }));
     }
 
     /// Makes the fixed run the changed run, as a step of the history.
-    pub fn apply(self, changes: &[Change]) {
-        let Some(session) = self.with_fix(changes) else { return };
+    pub fn apply(self, proposal: Proposal<C::Session>) {
         self.preview.set(None);
-        self.changed.commit(|changed| *changed = session);
+        self.changed.commit(|changed| *changed = proposal.session);
     }
 
     /// Both runs as the page shows them.
     pub fn view(self) -> Memo<ComparisonView> {
-        let no_plan = self.changed.no_plan();
         memo(move || {
-            self.pinned.with(|session| {
-                self.pinned_answer.with(|answer| {
-                    let pinned = ComparedRun { session, answer: &answer.0, no_plan: None };
-                    self.preview.with(|preview| match preview {
-                        Some(Preview { settings, session, answer }) => {
-                            let changed = ComparedRun { session, answer: &answer.0, no_plan: None };
-                            ComparisonView::of(&pinned, &changed, Some(settings))
-                        }
-                        None => self.changed.session.with(|session| {
-                            let no_plan = no_plan.get();
-                            self.changed.answer.with(|answer| {
-                                let changed = ComparedRun { session, answer: &answer.0, no_plan };
-                                ComparisonView::of(&pinned, &changed, None)
-                            })
-                        }),
-                    })
-                })
-            })
-        })
-    }
-
-    /// Both runs at a column of the chart; `None` without one.
-    pub fn moment(self, view: Memo<ComparisonView>, column: Memo<Option<usize>>) -> Memo<Option<ComparedMoment>> {
-        memo(move || {
-            let column = column.get()?;
-            let (phase, moments) = view.with(|view| view.overlay.as_ref()?.moment(column))?;
-            self.pinned_answer.with(|pinned| {
-                let compared = |changed: &Shared| {
-                    let plans = [pinned.0.plan()?, changed.0.plan()?];
-                    Some(ComparedMoment::of(phase, plans, moments))
-                };
-                self.preview.with(|preview| match preview {
-                    Some(preview) => compared(&preview.answer),
-                    None => self.changed.answer.with(compared),
-                })
-            })
+            let pinned = self.pinned_run.get();
+            match self.preview.get() {
+                Some(Preview { settings, run }) => ComparisonView::of(&pinned, &run, Some(settings)),
+                None => self.changed_run.with(|changed| ComparisonView::of(&pinned, changed, None)),
+            }
         })
     }
 }

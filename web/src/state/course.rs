@@ -60,6 +60,13 @@ impl<R: Drawable> PlanWithTimeline<R> {
 #[derive(Debug)]
 pub struct Drawn<R = Request>(Arc<PlanWithTimeline<R>>);
 
+impl<R> Drawn<R> {
+    /// The plan for a holder that does not name its trainer.
+    pub fn shared(self) -> Arc<PlanWithTimeline<R>> {
+        self.0
+    }
+}
+
 impl<R> From<PlanWithTimeline<R>> for Drawn<R> {
     fn from(planned: PlanWithTimeline<R>) -> Self {
         Self(Arc::new(planned))

@@ -18,7 +18,7 @@ use super::{
 use crate::text::{self, say, t};
 
 /// One fix in words.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Row {
     /// Its id, for tests.
     pub id: String,
@@ -32,7 +32,7 @@ pub struct Row {
     pub by_hand: Vec<(&'static str, String)>,
     /// Whether the fix suffices.
     pub fits: bool,
-    /// The changes that the button applies.
+    /// The changes of a fix of nanoGPT, which the button applies.
     pub changes: Vec<Change>,
 }
 

@@ -139,9 +139,9 @@ fn of_link(text: &str, json: Option<&Json>) -> Option<Recognized> {
     let file = address.rsplit('/').next().unwrap_or_default().trim_end_matches(".html");
     let named = Page::ALL.iter().find(|(name, _)| name.trim_end_matches(".html") == file);
     let by_content = || match fragment.as_str() {
+        fragment if split_compared(fragment).1.is_some() => Page::Compare,
         fragment if trainer::decode(fragment).is_some() => Page::Trainers,
         fragment if oom::link::decode(fragment).0.is_some() => Page::Diagnose,
-        fragment if split_compared(fragment).1.is_some() => Page::Compare,
         _ => Page::Calculator,
     };
     let page = named.map_or_else(by_content, |(_, page)| *page);

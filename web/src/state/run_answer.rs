@@ -133,6 +133,11 @@ impl<R: Drawable> RunAnswer<R> {
         })
     }
 
+    /// The plan, or the reason for its absence, tracked.
+    pub fn planned(self) -> Result<Drawn<R>, Obstacle> {
+        self.answer.with(|answer| answer.0.planned.clone())
+    }
+
     /// Tracks the answer.
     pub fn track(self) {
         self.answer.track();

@@ -18,11 +18,12 @@ use leptos::prelude::*;
 use super::{
     course::{Drawn, PlanWithTimeline},
     entry::Faults,
-    fixes::in_line,
+    fixes::{Row, in_line},
     format,
     gpu::{GpuDraft, OnGpu},
     memo::memo,
     run_answer::{Obstacle, RunAnswer},
+    steps::Steps,
     trainer_form::key,
 };
 use crate::text::{self, say, t};
@@ -168,7 +169,11 @@ pub fn advice_on(input: &Input, options: &Options) -> Option<TrainerAdvice> {
     plan_of(input, options).ok().as_ref().map(advise)
 }
 
-fn planned(session: &TrainerSession) -> Result<Drawn<TrainerRequest>, Obstacle> {
+/// Plans the shown run.
+///
+/// # Errors
+/// The GPU is unknown, or the run has no plan.
+pub fn planned(session: &TrainerSession) -> Result<Drawn<TrainerRequest>, Obstacle> {
     let plan = plan_of(session.input(), &session.options)?;
     let eval_batches = plan.request.run().eval_batches();
     Ok(PlanWithTimeline::of(plan, eval_batches).into())
@@ -211,6 +216,8 @@ pub struct TrainerPage {
     write: WriteSignal<TrainerSession>,
     /// The number of completed actions, each of which is a step of the history.
     pub n_steps: RwSignal<u32>,
+    /// The steps that can be undone and redone.
+    pub steps: RwSignal<Steps>,
     /// The plan.
     pub answer: RunAnswer<TrainerRequest>,
     /// Position of the model among the presets, compared only when the config changes.
@@ -227,7 +234,8 @@ impl TrainerPage {
         let config = memo(move || session.with(|session| session.input().config.clone()));
         let preset = memo(move || config.with(|config| preset_of(config)));
         let notice = RwSignal::new(None);
-        Self { session, write, n_steps: RwSignal::new(0), answer, preset, notice }
+        let (n_steps, steps) = (RwSignal::new(0), RwSignal::new(Steps::default()));
+        Self { session, write, n_steps, steps, answer, preset, notice }
     }
 
     /// Changes the session while the user types or drags.
@@ -295,6 +303,19 @@ pub fn facts(fix: &TrainerFix) -> String {
     let slower = fix.is_slower.then(|| t(text::TRAINER_SLOWER).to_owned());
     let facts: Vec<_> = [outcome, t(fix.effect.text()).to_owned(), saves].into_iter().chain(slower).collect();
     in_line(&facts)
+}
+
+/// A fix in words.
+pub fn fix_row(fix: &TrainerFix) -> Row {
+    let notes: Vec<&str> = fix.notes.iter().map(|note| t(*note)).collect();
+    Row {
+        id: fix.ids.join("+"),
+        settings: settings(fix),
+        facts: facts(fix),
+        reason: notes.join(" "),
+        fits: fix.fits(),
+        ..Row::default()
+    }
 }
 
 /// The keys with which each run of the trainer differs from one without effect, for its remark.

@@ -8,7 +8,9 @@
 
 use serde_json::Value;
 
-use super::{MAX_LINK_BYTES, VERSION, encode_options, is_option, percent_decode, push, read_option, shortened};
+use super::{
+    MAX_LINK_BYTES, VERSION, encode_options, is_option, percent_decode, push, read_option, shortened, split_compared,
+};
 use crate::{
     session::Options,
     trainers::{
@@ -119,10 +121,11 @@ fn has_path(value: &Value) -> bool {
     }
 }
 
-/// Decodes a fragment, with or without its `#`. `None` if it is not of a trainer.
+/// Decodes a fragment, with or without its `#`, and without the run that it is compared with. `None` if it is not of a
+/// trainer.
 #[must_use]
 pub fn decode(fragment: &str) -> Option<TrainerLink> {
-    let fragment = fragment.strip_prefix('#').unwrap_or(fragment);
+    let (fragment, _) = split_compared(fragment.strip_prefix('#').unwrap_or(fragment));
     let mut parts = fragment.split('&');
     parts.next()?.parse::<u32>().ok().filter(|_| fragment.len() <= MAX_LINK_BYTES)?;
     let mut link = TrainerLink::default();

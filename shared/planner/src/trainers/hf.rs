@@ -276,6 +276,10 @@ impl Run {
         self.args.evaluation_batches
     }
 
+    pub(super) const fn n_micro_steps(&self) -> u64 {
+        self.args.accumulation
+    }
+
     pub(super) fn program(&self, gpu: GpuProperties) -> Result<Program, TensorTooLarge> {
         record(&self.args, gpu, Recorder::Gpu).program()
     }

@@ -132,6 +132,10 @@ impl Run {
         self.lengths.eval_steps
     }
 
+    pub(super) const fn n_micro_steps(&self) -> u64 {
+        self.lengths.grad_accum_steps
+    }
+
     pub(super) fn program(&self, gpu: GpuProperties) -> Result<Program, TensorTooLarge> {
         run(&self.args, self.lengths, gpu, Recorder::Gpu).program()
     }

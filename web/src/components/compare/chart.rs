@@ -15,7 +15,6 @@ use crate::{
     state::{
         chart::{HEIGHT, column_at_share, share_of},
         compare::{
-            Comparison,
             moment::ComparedMoment,
             overlay::{LABEL_SHARE, Limit, Overlay},
             rows::MemoryRow,
@@ -30,8 +29,6 @@ use crate::{
 /// The chart with its legend. The table of phases has the same figures as text.
 #[component]
 pub fn OverlayChart(
-    /// The page's state.
-    comparison: Comparison,
     /// Both runs as they are shown.
     view: Memo<ComparisonView>,
 ) -> impl IntoView {
@@ -46,7 +43,7 @@ pub fn OverlayChart(
             <h2 class="panel-title" id="compare-chart">{t(text::CHART)} " " <span class="chart__unit">{t(text::CHART_UNIT)}</span></h2>
             <div class="compare__course">
                 {part(move || view.with(drawing))}
-                <Pointer comparison view />
+                <Pointer view />
             </div>
             <ul class="compare__legend">
                 <li><span class="compare__sign compare__sign--changed" aria-hidden="true"></span>{t(text::COMPARE_CHANGED)}</li>
@@ -60,7 +57,7 @@ pub fn OverlayChart(
 
 /// Selects a moment by pointer or keyboard, and shows its details.
 #[component]
-fn Pointer(comparison: Comparison, view: Memo<ComparisonView>) -> impl IntoView {
+fn Pointer(view: Memo<ComparisonView>) -> impl IntoView {
     let plot = NodeRef::<Div>::new();
     // The moments under the pointer and of the keyboard or a press, as shares of the width.
     let (pointed, pinned) = (RwSignal::new(None::<f64>), RwSignal::new(None::<f64>));
@@ -69,7 +66,7 @@ fn Pointer(comparison: Comparison, view: Memo<ComparisonView>) -> impl IntoView 
         let share = pointed.get().or_else(|| pinned.get())?;
         Some(n_columns()).filter(|n| *n > 0).map(|n| column_at_share(n, share))
     });
-    let moment = comparison.moment(view, column);
+    let moment = memo(move || view.with(|view| view.moment(column.get()?)));
     let share_at = move |event: &PointerEvent| {
         let plot = plot.get_untracked()?.get_bounding_client_rect();
         Some(((f64::from(event.client_x()) - plot.left()) / plot.width().max(1.0)).clamp(0.0, 1.0))

@@ -11,6 +11,7 @@ use crate::{
     state::{
         compare::{
             Comparison,
+            calculator::Calculator,
             view::{ComparisonView, PlanFigures, RunTile},
         },
         format,
@@ -20,9 +21,9 @@ use crate::{
 
 /// The headline and both tiles, with the buttons that exchange them.
 #[component]
-pub fn Tiles(
+pub fn Tiles<C: Calculator>(
     /// The page's state.
-    comparison: Comparison,
+    comparison: Comparison<C>,
     /// Both runs as they are shown.
     view: Memo<ComparisonView>,
 ) -> impl IntoView {
@@ -87,14 +88,19 @@ fn tile(run: usize, view: &ComparisonView) -> Part {
 fn rows(gpu: &str, figures: &PlanFigures) -> Part {
     let unsigned = figures.headroom_bytes.unsigned_abs();
     let left = if figures.headroom_bytes < 0 { text::COMPARE_SHORT } else { text::COMPARE_LEFT };
-    let estimate = |value: &Option<String>| value.as_ref().map_or_else(|| "–".to_owned(), |value| format!("≈ {value}"));
+    let estimate = |value: Option<String>| value.map_or_else(|| "–".to_owned(), |value| format!("≈ {value}"));
+    let times = figures.times.clone().map(|[iteration, per_token]| {
+        [
+            figure(text::COMPARE_ITERATION, estimate(iteration), String::new()),
+            figure(text::COMPARE_PER_TOKEN, estimate(per_token), String::new()),
+        ]
+    });
     view! {
         <dl class="compare__figures">
             {figure(text::GPU, format!("{gpu} · {}", format::size(figures.gpu_bytes)), format::exact_bytes(figures.gpu_bytes))}
             {figure(text::COMPARE_PEAK, format!("≈ {}", format::size(figures.used_bytes)), format::exact_bytes(figures.used_bytes))}
             {figure(left, format!("≈ {}", format::size(unsigned)), format::exact_bytes(unsigned))}
-            {figure(text::COMPARE_ITERATION, estimate(&figures.iteration), String::new())}
-            {figure(text::COMPARE_PER_TOKEN, estimate(&figures.per_token), String::new())}
+            {times.map(Vec::from)}
         </dl>
     }
     .into_part()

@@ -8,11 +8,14 @@ use headroom_planner::{
 };
 use leptos::prelude::*;
 
-use super::super::dynamic::{IntoPart, Part, act, flag, part};
+use super::super::{
+    dynamic::{IntoPart, Part, act, flag, part},
+    fixes,
+};
 use crate::{
     browser,
     state::{
-        trainer::{TrainerPage, facts, settings},
+        trainer::{TrainerPage, fix_row},
         trainer_form::key,
     },
     text::{self, say, t},
@@ -30,7 +33,7 @@ pub fn Advice(
     let advice = RwSignal::new(None::<Arc<TrainerAdvice>>);
     let is_stale = RwSignal::new(true);
     keep_advice(page, advice, is_stale);
-    let fixes = move || advice.get().filter(|advice| has_fixes(advice)).map(|advice| fixes(page, &advice));
+    let fixes = move || advice.get().filter(|advice| has_fixes(advice)).map(|advice| fixes_panel(page, &advice));
     let rows = move || {
         let advice = advice.get();
         advice.map(|advice| advice.largest.iter().map(|(knob, largest)| row(page, *knob, *largest)).collect::<Vec<_>>())
@@ -68,7 +71,7 @@ pub fn has_fixes(advice: &TrainerAdvice) -> bool {
     !advice.fixes.is_empty() || !advice.obstacle.is_empty()
 }
 
-fn fixes(page: TrainerPage, advice: &TrainerAdvice) -> impl IntoView + use<> {
+fn fixes_panel(page: TrainerPage, advice: &TrainerAdvice) -> impl IntoView + use<> {
     let rows: Vec<Part> = advice.fixes.iter().map(|fix| item(page, fix)).collect();
     view! {
         <section class="fixes" aria-labelledby="fixes-title">
@@ -89,36 +92,17 @@ pub fn obstacle(advice: &TrainerAdvice) -> Vec<Part> {
 
 /// A fix with the button that applies it.
 fn item(page: TrainerPage, fix: &TrainerFix) -> Part {
-    let changes = fix.clone();
+    let (changes, row) = (fix.clone(), fix_row(fix));
     let apply = act(move || {
         page.commit(|session| session.apply(&changes));
         browser::show_answer();
     });
     let button = view! {
-        <button type="button" class="button" class:button--primary=fix.fits() aria-label=apply_label(fix) on:click=apply>
+        <button type="button" class="button" class:button--primary=row.fits aria-label=fixes::apply_label(&row) on:click=apply>
             {t(text::APPLY)}
         </button>
     };
-    fix_item(fix, button.into_part())
-}
-
-/// The accessible name of the button or link that applies a fix.
-pub fn apply_label(fix: &TrainerFix) -> String {
-    format!("{} {}", t(text::APPLY), settings(fix))
-}
-
-/// A fix in a list, with the button or link that applies it.
-pub fn fix_item(fix: &TrainerFix, apply: Part) -> Part {
-    let reasons: Vec<&str> = fix.notes.iter().map(|note| t(*note)).collect();
-    view! {
-        <li class="fixes__fix" data-fix=fix.ids.join("+") data-fits=fix.fits().to_string()>
-            <code class="fixes__settings">{settings(fix)}</code>
-            {apply}
-            <p class="fixes__facts">{facts(fix)}</p>
-            <p class="fixes__reason">{reasons.join(" ")}</p>
-        </li>
-    }
-    .into_part()
+    fixes::item(row, button.into_part())
 }
 
 /// The largest value of an option, with the button that applies it.

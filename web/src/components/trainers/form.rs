@@ -11,6 +11,7 @@ use super::super::{
     dynamic::{IntoPart, Part, part, words},
     field::{Choice, Entry, TextField, Toggle},
     long_text::LongText,
+    undo::UndoRedo,
 };
 use crate::{
     state::{
@@ -36,7 +37,10 @@ pub fn TrainerForm(
             {part(move || fields(page, trainer.get()))}
         </form>
         <div class="config">
-            <div class="config__head"><label class="config__label" for="command">{t(text::TRAINER_COMMAND)}</label></div>
+            <div class="config__head">
+                <label class="config__label" for="command">{t(text::TRAINER_COMMAND)}</label>
+                <UndoRedo steps=page.steps />
+            </div>
             <div class="config__body">
                 <LongText id="command" class="input config__text trainers__command" rows="4"
                     replaces=describes_run

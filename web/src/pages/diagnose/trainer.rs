@@ -16,9 +16,10 @@ use crate::{
     components::{
         diagnosis::offers::trainer_link,
         dynamic::{IntoPart, Part, part},
-        trainers::advice::{apply_label, fix_item, has_fixes, obstacle},
+        fixes::{apply_label, item},
+        trainers::advice::{has_fixes, obstacle},
     },
-    state::trainer::{advice_on, apply},
+    state::trainer::{advice_on, apply, fix_row},
     text::{self, t},
 };
 
@@ -40,7 +41,7 @@ pub fn TrainerFixes(
     part(move || {
         advice.with(|advice| {
             let advice = advice.as_ref().filter(|advice| has_fixes(advice))?;
-            let rows: Vec<Part> = advice.fixes.iter().map(|fix| item(&input, &options, fix)).collect();
+            let rows: Vec<Part> = advice.fixes.iter().map(|fix| linked(&input, &options, fix)).collect();
             Some(view! {
                 <div class="panel">
                     <h2 class="panel-title">{t(text::FIXES)}</h2>
@@ -53,10 +54,11 @@ pub fn TrainerFixes(
 }
 
 /// A fix with a link to the calculator with that fix applied.
-fn item(input: &Input, options: &Options, fix: &TrainerFix) -> Part {
+fn linked(input: &Input, options: &Options, fix: &TrainerFix) -> Part {
     let (mut after, mut on) = (input.clone(), options.clone());
     apply(&mut after, &mut on, fix);
     let class = if fix.fits() { "button button--primary" } else { "button" };
-    let link = trainer_link(class, &encode(&after, &on), text::APPLY, apply_label(fix));
-    fix_item(fix, link.into_part())
+    let row = fix_row(fix);
+    let link = trainer_link(class, &encode(&after, &on), text::APPLY, apply_label(&row));
+    item(row, link.into_part())
 }

@@ -3,13 +3,9 @@
 use headroom_planner::{
     gpt::tensors::Category,
     memory::{program::Phase, simulate::EventIndex},
-    plan::Plan,
 };
 
-use super::{
-    super::tensors::{Live, live},
-    rows::MemoryRow,
-};
+use super::{super::tensors::Live, rows::MemoryRow, run::ComparedPlan};
 use crate::text::{self, t};
 
 /// The number of tensors that a moment lists.
@@ -30,8 +26,8 @@ pub struct ComparedMoment {
 
 impl ComparedMoment {
     /// Compares the live tensors of two plans; a plan without a moment lacks the phase.
-    pub fn of(phase: Phase, plans: [&Plan; 2], moments: [Option<EventIndex>; 2]) -> Self {
-        let [pinned, changed] = [0, 1].map(|run| moments[run].map(|moment| live(plans[run], moment)));
+    pub fn of(phase: Phase, plans: [&ComparedPlan; 2], moments: [Option<EventIndex>; 2]) -> Self {
+        let [pinned, changed] = [0, 1].map(|run| moments[run].map(|moment| plans[run].live(moment)));
         let runs = [pinned.as_ref(), changed.as_ref()];
         let row =
             |label: String, bytes: &dyn Fn(&Live) -> u64| MemoryRow { label, bytes: runs.map(|live| live.map(bytes)) };

@@ -3,19 +3,18 @@
 
 use std::ops::Range;
 
-use headroom_planner::{
-    memory::{
-        program::Phase,
-        simulate::EventIndex,
-        timeline::{Point, Span, Timeline},
-    },
-    plan::Plan,
+use headroom_planner::memory::{
+    program::Phase,
+    simulate::EventIndex,
+    timeline::{Point, Span, Timeline},
 };
 
-use super::super::{
-    chart::{HEADROOM_SHARE, HEIGHT, Tick, levels, stretches, ticks, units},
-    course::{PlanWithTimeline, failure_column},
-    format,
+use super::{
+    super::{
+        chart::{HEADROOM_SHARE, HEIGHT, Tick, levels, stretches, ticks, units},
+        format,
+    },
+    run::ComparedPlan,
 };
 
 /// The columns of a run, before the rarer phases of the other run are added.
@@ -85,19 +84,19 @@ pub struct Overlay {
 
 impl Overlay {
     /// Lays out the chart of a pinned and a changed run.
-    pub fn of(planned: [&PlanWithTimeline; 2]) -> Self {
-        let mut segments = aligned(planned.map(|planned| &planned.timeline));
-        let failing = [0, 1].map(|run| failing_column(planned[run], &segments, run));
+    pub fn of(plans: [&ComparedPlan; 2]) -> Self {
+        let mut segments = aligned(plans.map(ComparedPlan::timeline));
+        let failing = [0, 1].map(|run| failing_column(plans[run], &segments, run));
         for run in [0, 1] {
-            repeat(&mut segments, run, planned[run].plan.request.train.gradient_accumulation_steps);
+            repeat(&mut segments, run, plans[run].n_micro_steps);
         }
         let n_columns = segments.last().map_or(0, |segment| segment.columns.end);
-        let used = planned.iter().map(|planned| planned.plan.peak.device_used_bytes).max().unwrap_or(0);
-        let totals = planned.map(|planned| planned.plan.request.machine.device.total_bytes);
+        let used = plans.iter().map(|plan| plan.peak().device_used_bytes).max().unwrap_or(0);
+        let totals = plans.map(|plan| plan.machine().device.total_bytes);
         let is_drawn = |total: u64| total as f64 <= used as f64 * LIMIT_SHARE_MAX;
         let most = totals.into_iter().filter(|total| is_drawn(*total)).fold(used, u64::max);
         let top = (most as f64 * HEADROOM_SHARE).max(1.0);
-        let columns = [0, 1].map(|run| columns(planned[run], &segments, run));
+        let columns = [0, 1].map(|run| columns(plans[run], &segments, run));
         let heights = |run: usize, of: fn(&Column) -> u64| -> Vec<Option<u64>> {
             columns[run].iter().map(|column| Some(units(of(column.as_ref()?), top))).collect()
         };
@@ -144,8 +143,8 @@ impl Overlay {
 }
 
 /// The column in which a run fails; `None` if it fits.
-fn failing_column(planned: &PlanWithTimeline, segments: &[Segment], run: usize) -> Option<usize> {
-    let point = failure_column(&planned.timeline, planned.plan.failure?);
+fn failing_column(plan: &ComparedPlan, segments: &[Segment], run: usize) -> Option<usize> {
+    let point = plan.failure_column()?;
     let of_segment = |segment: &Segment| {
         let points = segment.points[run].as_ref().filter(|points| points.contains(&point))?;
         Some(segment.columns.start + (point - points.start) * segment.columns.len() / points.len())
@@ -164,13 +163,13 @@ struct Column {
 }
 
 /// Each column of a run; `None` where the run lacks the phase.
-fn columns(planned: &PlanWithTimeline, segments: &[Segment], run: usize) -> Vec<Option<Column>> {
-    let outside = outside_bytes(&planned.plan);
+fn columns(plan: &ComparedPlan, segments: &[Segment], run: usize) -> Vec<Option<Column>> {
+    let outside = plan.outside_bytes();
     let live = |point: &Point| point.live_bytes.iter().sum::<u64>();
     let mut columns = Vec::new();
     for segment in segments {
         let n = segment.columns.len();
-        let points = segment.points[run].clone().map(|range| &planned.timeline.points[range]);
+        let points = segment.points[run].clone().map(|range| &plan.timeline().points[range]);
         columns.extend((0..n).map(|column| {
             let points = points?;
             // The largest moment, so that no peak is lost.
@@ -208,10 +207,6 @@ fn repeat(segments: &mut [Segment], run: usize, n_steps: u64) {
 
 /// The most micro-steps of an iteration that a run draws.
 const DRAWN_STEPS: u64 = 3;
-
-fn outside_bytes(plan: &Plan) -> u64 {
-    plan.request.machine.other_processes_bytes.saturating_add(plan.request.machine.context.bytes)
-}
 
 /// Aligns the phases of two runs: the longest sequence that both have, with the rest of each in between. A part is as
 /// wide as in the run in which it takes more of the width.

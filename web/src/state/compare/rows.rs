@@ -1,18 +1,9 @@
 //! The rows of the tables: memory by category and by phase, and the settings that differ.
 
-use headroom_planner::{
-    gpt::tensors::Category,
-    link::is_private,
-    memory::program::Phase,
-    nanogpt::{Value, defaults},
-    optimizer_spec::Optimizer,
-    plan::Plan,
-    session::Options,
-    train_config::{Attention, CrossEntropy},
-};
+use headroom_planner::memory::program::Phase;
 
-use super::super::{answer::PlannedSession, format, gpu};
-use crate::text::{self, Key, t};
+use super::run::{ComparedPlan, ComparedRun, Setting};
+use crate::text::{self, t};
 
 /// Memory of both runs. `None` for a run that lacks the row.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,36 +24,30 @@ impl MemoryRow {
 
 /// The memory at the peak by category, the largest difference first, and the total as the last row. The rows add up to
 /// it.
-pub fn categories(plans: [&Plan; 2]) -> Vec<MemoryRow> {
+pub fn categories(plans: [&ComparedPlan; 2]) -> Vec<MemoryRow> {
+    let [pinned, changed] = plans.map(ComparedPlan::parts);
     let row = |label, bytes: [u64; 2]| MemoryRow { label: t(label).to_owned(), bytes: bytes.map(Some) };
-    let peaks = plans.map(|plan| &plan.peak);
-    let requests = plans.map(|plan| &plan.request);
-    let tensors = Category::ALL.into_iter().enumerate();
-    let tensors = tensors.map(|(index, category)| row(category.text(), peaks.map(|peak| peak.by_category[index])));
-    let outside = [
-        row(text::COMPARE_UNUSED, peaks.map(|peak| peak.max_reserved_bytes.saturating_sub(peak.live_bytes))),
-        row(text::CONTEXT_BAND, requests.map(|request| request.machine.context.bytes)),
-        row(text::OTHERS_BAND, requests.map(|request| request.machine.other_processes_bytes)),
-    ];
-    let mut rows: Vec<MemoryRow> = tensors.chain(outside).filter(|row| row.bytes != [Some(0); 2]).collect();
+    let pairs = pinned.into_iter().zip(changed);
+    let pairs = pairs.map(|((label, pinned), (_, changed))| row(label, [pinned, changed]));
+    let mut rows: Vec<MemoryRow> = pairs.filter(|row| row.bytes != [Some(0); 2]).collect();
     rows.sort_by_key(|row| std::cmp::Reverse(row.difference().map_or(0, i64::unsigned_abs)));
-    rows.push(row(text::FIGURE_USED, peaks.map(|peak| peak.device_used_bytes)));
+    rows.push(row(text::FIGURE_USED, plans.map(|plan| plan.peak().device_used_bytes)));
     rows
 }
 
 /// The most live bytes of each phase, in the order of the run.
-pub fn phases(plans: [&Plan; 2]) -> Vec<MemoryRow> {
-    let of =
-        |plan: &Plan, phase: Phase| plan.phases.iter().find(|peak| peak.phase == phase).map(|peak| peak.live_bytes);
-    let rows = Phase::ALL
-        .map(|phase| MemoryRow { label: t(phase.text()).to_owned(), bytes: plans.map(|plan| of(plan, phase)) });
-    rows.into_iter().filter(|row| row.bytes != [None; 2]).collect()
+pub fn phases(plans: [&ComparedPlan; 2]) -> Vec<MemoryRow> {
+    let row = |phase: Phase| {
+        let bytes = plans.map(|plan| plan.phase_bytes(phase));
+        MemoryRow { label: t(phase.text()).to_owned(), bytes }
+    };
+    Phase::ALL.map(row).into_iter().filter(|row| row.bytes != [None; 2]).collect()
 }
 
 /// A setting that differs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SettingRow {
-    /// nanoGPT's key, or the label of an option.
+    /// A key of the trainer, or the label of another setting.
     pub name: String,
     /// Whether the name is a key.
     pub is_key: bool,
@@ -72,63 +57,23 @@ pub struct SettingRow {
 
 /// The settings that differ: the GPU, the keys, then the other options. Names and paths, which no link contains, are
 /// left out.
-pub fn settings(answers: [&PlannedSession; 2], options: [&Options; 2]) -> Vec<SettingRow> {
-    let row = |name: &str, is_key, values: [String; 2]| SettingRow { name: name.to_owned(), is_key, values };
-    let mut rows = vec![row(t(text::GPU), false, options.map(gpu::field))];
-    let configs = answers.map(|answer| &answer.resolved.config);
-    let is_shown = |key: &str, value: &Value| {
-        !is_private(key) && (defaults::find(key).is_some() || !matches!(value, Value::Str(_) | Value::Opaque(_)))
+pub fn settings(runs: [&ComparedRun; 2]) -> Vec<SettingRow> {
+    let [pinned, changed] = runs;
+    let word = |value: &str| match value {
+        "" => t(text::COMPARE_UNSET).to_owned(),
+        value => value.to_owned(),
     };
-    let mut keys: Vec<&str> = Vec::new();
-    for (key, value) in configs.iter().flat_map(|config| config.iter()) {
-        if is_shown(key, value) && !keys.contains(&key) {
-            keys.push(key);
-        }
-    }
-    let value = |value: Option<&Value>| match value {
-        None | Some(Value::None) => t(text::COMPARE_UNSET).to_owned(),
-        Some(value) => value.to_string(),
-    };
-    rows.extend(keys.into_iter().map(|key| row(key, true, configs.map(|config| value(config.get(key))))));
-    let words = |label: Key, values: [String; 2]| row(t(label), false, values);
-    let flag = |label: Key, read: fn(&Options) -> bool| {
-        words(label, options.map(|o| t(if read(o) { text::COMPARE_ON } else { text::COMPARE_OFF }).to_owned()))
-    };
-    rows.extend([
-        words(text::OTHERS_BAND, options.map(|o| format::size(o.other_processes_bytes))),
-        words(text::ATTENTION, options.map(|o| attention(o.attention).to_owned())),
-        words(text::OPTIMIZER, options.map(|o| optimizer(o.optimizer).to_owned())),
-        words(text::CROSS_ENTROPY, options.map(|o| cross_entropy(o.cross_entropy).to_owned())),
-        flag(text::CHECKPOINTING, |o| o.activation_checkpointing),
-        flag(text::DEL_EVAL_LOGITS, |o| o.del_eval_logits),
-        flag(text::DEL_TRAIN_LOGITS, |o| o.del_train_logits),
-        flag(text::EXPANDABLE, |o| o.expandable_segments),
-        words(text::PROCESSES, options.map(|o| o.world_size.to_string())),
-        words(text::TORCH, options.map(|o| o.torch.clone())),
-        words(
-            text::CONTEXT_BAND,
-            options.map(|o| o.context_bytes.map_or_else(|| t(text::COMPARE_UNSET).to_owned(), format::size)),
-        ),
-    ]);
-    rows.retain(|row| row.values[0] != row.values[1]);
-    rows
+    let row =
+        |name: &str, is_key, values: [&str; 2]| SettingRow { name: name.to_owned(), is_key, values: values.map(word) };
+    let is_new = |key: &&Setting| !pinned.keys.iter().any(|other| other.name == key.name);
+    let keys = pinned.keys.iter().chain(changed.keys.iter().filter(is_new));
+    let keys = keys.map(|key| row(&key.name, true, runs.map(|run| value_of(&run.keys, &key.name))));
+    let options = pinned.options.iter().zip(&changed.options);
+    let options = options.map(|(one, other)| row(&one.name, false, [&one.value, &other.value]));
+    let gpu = row(t(text::GPU), false, [&pinned.gpu, &changed.gpu]);
+    [gpu].into_iter().chain(keys).chain(options).filter(|row| row.values[0] != row.values[1]).collect()
 }
 
-fn attention(attention: Attention) -> &'static str {
-    match attention {
-        Attention::Flash => "flash",
-        Attention::Math => "math",
-    }
-}
-
-fn optimizer(optimizer: Optimizer) -> &'static str {
-    t(optimizer.spec().label)
-}
-
-fn cross_entropy(cross_entropy: CrossEntropy) -> &'static str {
-    t(match cross_entropy {
-        CrossEntropy::Whole => text::CROSS_ENTROPY_WHOLE,
-        CrossEntropy::Chunked => text::CROSS_ENTROPY_CHUNKED,
-        CrossEntropy::Fused => text::CROSS_ENTROPY_FUSED,
-    })
+fn value_of<'a>(settings: &'a [Setting], name: &str) -> &'a str {
+    settings.iter().find(|setting| setting.name == name).map_or("", |setting| &setting.value)
 }

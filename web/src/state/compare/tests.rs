@@ -1,13 +1,19 @@
 //! Differences add up, a preview changes neither run, and both runs survive in a link.
 
 use super::{
-    moment::ComparedMoment,
-    view::{ComparedRun, ComparisonView},
+    super::{
+        answer::PlannedSession,
+        budget::Budget,
+        session::Session,
+        trainer::{TrainerPage, TrainerSession},
+        trainer_form,
+    },
+    calculator::{FixList, LARGER},
     *,
 };
 use headroom_planner::{
     link::{split_compared, with_compared},
-    nanogpt::Value,
+    trainers::input::Trainer,
 };
 
 /// A run of a text on a GPU.
@@ -17,10 +23,39 @@ fn session(text: &str, gpu: &str) -> Session {
     session
 }
 
+/// A run of another trainer on a GPU.
+fn of_trainer(trainer: Trainer, command: &str, gpu: &str) -> TrainerSession {
+    let mut session = TrainerSession::default();
+    session.trainer = trainer;
+    command.clone_into(&mut session.input_mut().command);
+    session.options.gpu = gpu.into();
+    session
+}
+
+fn compared_of<C: Calculator>(pinned: &C::Session, changed: &C::Session) -> ComparisonView {
+    ComparisonView::of(&C::compared_of(pinned).into(), &C::compared_of(changed).into(), None)
+}
+
 fn compared(pinned: &Session, changed: &Session) -> ComparisonView {
-    let answers = [pinned, changed].map(PlannedSession::of);
-    let run = |session, answer| ComparedRun { session, answer, no_plan: None };
-    ComparisonView::of(&run(pinned, &answers[0]), &run(changed, &answers[1]), None)
+    compared_of::<Budget>(pinned, changed)
+}
+
+/// Runs of other trainers: a larger batch, another GPU, and another trainer.
+fn trainer_pairs() -> Vec<[TrainerSession; 2]> {
+    let d8 = |batch: u64, gpu: &str| {
+        of_trainer(Trainer::Nanochat, &format!("--compile=False --depth=8 --device-batch-size={batch}"), gpu)
+    };
+    let lora = of_trainer(Trainer::Hf, "--bf16 --per_device_train_batch_size=2 --lora_r=16", "RTX 4070");
+    vec![[d8(4, "RTX 4070"), d8(32, "RTX 4070")], [d8(4, "RTX 4070"), d8(4, "RTX 3090")], [d8(4, "RTX 4070"), lora]]
+}
+
+/// The views of all pairs, with the texts of the changed runs.
+fn views() -> Vec<(String, ComparisonView)> {
+    let nanogpt = pairs().into_iter().map(|[pinned, changed]| (changed.text.clone(), compared(&pinned, &changed)));
+    let trainers = trainer_pairs()
+        .into_iter()
+        .map(|[pinned, changed]| (changed.input().command.clone(), compared_of::<TrainerPage>(&pinned, &changed)));
+    nanogpt.chain(trainers).collect()
 }
 
 /// Runs with more memory, another GPU, other phases, and other options.
@@ -39,12 +74,11 @@ fn pairs() -> Vec<[Session; 2]> {
 
 #[test]
 fn differences_add_up_to_the_difference_of_the_total() {
-    for [pinned, changed] in pairs() {
-        let view = compared(&pinned, &changed);
+    for (text, view) in views() {
         let (total, rows) = view.categories.split_last().expect("rows");
         for run in [0, 1] {
             let sum: u64 = rows.iter().filter_map(|row| row.bytes[run]).sum();
-            assert_eq!(Some(sum), total.bytes[run], "{}", changed.text);
+            assert_eq!(Some(sum), total.bytes[run], "{text}");
         }
         let sum: i64 = rows.iter().filter_map(rows::MemoryRow::difference).sum();
         assert_eq!(Some(sum), total.difference());
@@ -62,7 +96,7 @@ fn each_run_has_the_figures_of_the_calculator() {
         for (session, tile) in [&pinned, &changed].into_iter().zip(&view.tiles) {
             let answer = PlannedSession::of(session);
             let plan = answer.plan().expect("a plan");
-            let verdict = super::super::verdict::Verdict::of_answer(&answer).expect("a plan");
+            let verdict = crate::state::verdict::Verdict::of_answer(&answer).expect("a plan");
             let figures = tile.figures.as_ref().expect("a plan");
             assert_eq!((&tile.verdict, figures.headroom_bytes), (&verdict.headline, plan.headroom_bytes));
         }
@@ -124,34 +158,83 @@ fn link_has_both_runs_without_names_and_paths() {
     }
 }
 
+/// Previews, applies, exchanges and pins a fix of a run that does not fit.
+fn check_preview<C: Calculator>(calculator: C, pinned: &C::Session)
+where
+    C::Session: std::fmt::Debug,
+{
+    let comparison = Comparison::new(calculator);
+    comparison.set_pinned(pinned.clone());
+    comparison.change_back();
+    let link = || comparison.fragment();
+    let changed = || comparison.changed.session().get();
+    let (before, view) = (link(), comparison.view());
+    assert_eq!((before.clone(), view.get().preview), (C::link_of(pinned), None));
+    let fixes = C::fixes_of(pinned).expect("a plan");
+    let fix = fixes.fixes.iter().find(|fix| fix.row.fits).expect("a fix");
+    comparison.show_preview(fix);
+    assert_eq!(view.get().preview, Some(fix.row.settings.replace('\n', ", ")));
+    assert!(view.get().headline.contains(" less and fits"), "{}", view.get().headline);
+    let previewed = view.get();
+    assert_eq!((link(), changed()), (before.clone(), pinned.clone()));
+    comparison.preview.set(None);
+    assert_eq!(view.get().headline, "Both runs are the same");
+    comparison.apply(fix.clone());
+    assert_eq!((view.get().headline, view.get().tiles), (previewed.headline, previewed.tiles));
+    assert_eq!(comparison.pinned.get(), *pinned);
+    // Exchanged, pinned, and changed back.
+    let fixed = changed();
+    comparison.swap();
+    assert_eq!((comparison.pinned.get(), changed()), (fixed, pinned.clone()));
+    comparison.pin();
+    assert_eq!((comparison.pinned.get(), link()), (pinned.clone(), before));
+}
+
 #[test]
 fn a_preview_changes_neither_run_and_apply_changes_one() {
     let owner = Owner::new();
     owner.set();
-    let comparison = Comparison::new();
-    let pinned = session("batch_size = 64\n", "RTX 4070");
-    comparison.set_pinned(pinned.clone());
-    comparison.change_back();
-    let link = || comparison.fragment();
-    let (before, view) = (link(), comparison.view());
-    assert_eq!((before.clone(), view.get().preview), (pinned.fragment(), None));
-    let fix = [Change::Key("batch_size", Value::Int(8))];
-    comparison.show_preview("batch_size = 8", &fix);
-    assert_eq!(view.get().preview.as_deref(), Some("batch_size = 8"));
-    assert!(view.get().headline.ends_with(" less and fits"), "{}", view.get().headline);
-    let previewed = view.get();
-    assert_eq!((link(), comparison.changed.session.get()), (before.clone(), pinned.clone()));
-    comparison.preview.set(None);
-    assert_eq!(view.get().headline, "Both runs are the same");
-    comparison.apply(&fix);
-    assert_eq!((view.get().headline, view.get().tiles), (previewed.headline, previewed.tiles));
-    assert_eq!(comparison.pinned.get(), pinned);
-    // Exchanged, pinned, and changed back.
-    let changed = comparison.changed.session.get();
-    comparison.swap();
-    assert_eq!((comparison.pinned.get(), comparison.changed.session.get()), (changed.clone(), pinned.clone()));
-    comparison.pin();
-    assert_eq!((comparison.pinned.get(), link()), (pinned.clone(), before));
+    check_preview(Budget::new(), &session("batch_size = 64\n", "RTX 4070"));
+    for [_, large] in trainer_pairs().into_iter().take(1) {
+        check_preview(TrainerPage::new(), &large);
+    }
+    let tuned = of_trainer(Trainer::Hf, "--bf16 --per_device_train_batch_size=64 --lora_r=16", "RTX 4070");
+    check_preview(TrainerPage::new(), &tuned);
+}
+
+#[test]
+fn a_run_that_fits_offers_its_largest_batch() {
+    let lora = |batch: u64| {
+        let command = format!("--bf16 --gradient_checkpointing --lora_r=16 --per_device_train_batch_size={batch}");
+        of_trainer(Trainer::Hf, &command, "RTX 4070")
+    };
+    let larger = |session: &TrainerSession| {
+        let fixes = TrainerPage::fixes_of(session).expect("a plan");
+        fixes.find(LARGER).map(|larger| larger.session.clone())
+    };
+    let key = trainer_form::key(Trainer::Hf, "per_device_train_batch_size").expect("a key");
+    let largest = larger(&lora(1)).expect("a larger batch");
+    let size: u64 = largest.input().value(key).parse().expect("a number");
+    let fit = |session: &TrainerSession| TrainerPage::compared_of(session).plan.expect("a plan").fit();
+    assert!(size > 1 && fit(&largest) != Fit::Fails, "{size}");
+    assert_eq!(fit(&lora(size + 1)), Fit::Fails, "{size}");
+    assert_eq!([larger(&lora(size)), larger(&lora(64))], [None, None]);
+}
+
+#[test]
+fn settings_of_other_trainers_are_their_options() {
+    let names = |[pinned, changed]: &[TrainerSession; 2]| {
+        let rows = compared_of::<TrainerPage>(pinned, changed).settings;
+        rows.into_iter().map(|row| (row.name, row.values)).collect::<Vec<_>>()
+    };
+    let pairs = trainer_pairs();
+    let row = |name: &str, values: [&str; 2]| (name.to_owned(), values.map(str::to_owned));
+    assert_eq!(names(&pairs[0]), [row("device-batch-size", ["4", "32"])]);
+    assert_eq!(names(&pairs[1]), [row("GPU", ["RTX 4070", "RTX 3090"])]);
+    let other = names(&pairs[2]);
+    assert!(other.contains(&row("Trainer", ["nanochat", "Hugging Face"])), "{other:?}");
+    assert!(other.contains(&row("Model", ["not set", "Qwen3-0.6B"])), "{other:?}");
+    assert!(other.contains(&row("lora_r", ["not set", "16"])), "{other:?}");
 }
 
 #[test]
@@ -208,17 +291,15 @@ fn a_run_fills_in_the_micro_steps_that_it_repeats() {
 
 #[test]
 fn details_of_a_moment_add_up_and_hold_the_largest_tensors() {
-    for [pinned, changed] in pairs() {
-        let answers = [&pinned, &changed].map(PlannedSession::of);
-        let plans = answers.each_ref().map(|answer| answer.plan().expect("a plan"));
-        let overlay = compared(&pinned, &changed).overlay.expect("two plans");
+    for (text, view) in views() {
+        let overlay = view.overlay.as_ref().expect("two plans");
         for column in (0..overlay.n_columns).step_by(7) {
-            let (phase, moments) = overlay.moment(column).expect("a moment");
-            let moment = ComparedMoment::of(phase, plans, moments);
+            let (_, moments) = overlay.moment(column).expect("a moment");
+            let moment = view.moment(column).expect("a moment");
             for run in [0, 1] {
                 let sum: u64 = moment.categories.iter().filter_map(|row| row.bytes[run]).sum();
                 assert_eq!(moment.total.bytes[run].is_some(), moments[run].is_some());
-                assert_eq!(moment.total.bytes[run].unwrap_or(0), sum, "{}, {column}", changed.text);
+                assert_eq!(moment.total.bytes[run].unwrap_or(0), sum, "{text}, {column}");
             }
             let sizes: Vec<_> = moment.tensors.iter().map(|row| row.bytes.into_iter().flatten().max()).collect();
             assert!((1..=3).contains(&sizes.len()) && sizes.is_sorted_by(|one, next| one >= next), "{sizes:?}");

@@ -1,38 +1,15 @@
 //! Both runs as the page shows them: the headline, a tile for each, the tables and the chart.
 
-use headroom_planner::{
-    advice::time_text,
-    plan::{Fit, Plan},
-    session::Options,
-    survey::Summary,
-};
+use headroom_planner::{advice::time_text, plan::Fit};
 
 use super::{
-    super::{answer::PlannedSession, format, gpu_table::time, no_plan::NoPlan, session::Session, verdict::Verdict},
+    super::{format, gpu_table::time},
+    moment::ComparedMoment,
     overlay::Overlay,
     rows::{MemoryRow, SettingRow, categories, phases, settings},
+    run::{ComparedPlan, ComparedRun, SharedRun},
 };
 use crate::text::{self, Text, say, t};
-
-/// One of the two runs.
-pub struct ComparedRun<'a> {
-    /// The input.
-    pub session: &'a Session,
-    /// Its result.
-    pub answer: &'a PlannedSession,
-    /// The reason for the absence of a plan, if a field is invalid.
-    pub no_plan: Option<NoPlan>,
-}
-
-impl ComparedRun<'_> {
-    fn plan(&self) -> Option<&Plan> {
-        self.answer.plan().filter(|_| self.no_plan.is_none())
-    }
-
-    fn no_plan(&self) -> Option<NoPlan> {
-        self.no_plan.clone().or_else(|| NoPlan::of(self.answer))
-    }
-}
 
 /// The figures of a run that has a plan.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,10 +20,9 @@ pub struct PlanFigures {
     pub headroom_bytes: i64,
     /// Memory of the GPU in bytes.
     pub gpu_bytes: u64,
-    /// Estimated time of an iteration, if the GPU's rates are known.
-    pub iteration: Option<String>,
-    /// Estimated time per token.
-    pub per_token: Option<String>,
+    /// Estimated times of an iteration and of a token, each known if the GPU's rates are. `None` for trainers without an
+    /// estimate.
+    pub times: Option<[Option<String>; 2]>,
 }
 
 /// The tile of a run.
@@ -63,23 +39,24 @@ pub struct RunTile {
 }
 
 impl RunTile {
-    fn of(run: &ComparedRun<'_>) -> Self {
-        let Some(plan) = run.plan() else {
-            let verdict = run.no_plan().map_or_else(|| t(text::NO_PLAN).to_owned(), |no_plan| no_plan.headline);
-            let gpu = super::super::gpu::field(&run.session.options);
-            return Self { outcome: "none", verdict, gpu, figures: None };
+    fn of(run: &ComparedRun) -> Self {
+        let plan = match &run.plan {
+            Ok(plan) => plan,
+            Err(no_plan) => {
+                let (verdict, gpu) = (no_plan.headline.clone(), run.gpu.clone());
+                return Self { outcome: "none", verdict, gpu, figures: None };
+            }
         };
-        let summary = Summary::of_plan(plan);
+        let device = &plan.machine().device;
         Self {
-            outcome: summary.fit.name(),
-            verdict: Verdict::of_answer(run.answer).map(|verdict| verdict.headline).unwrap_or_default(),
-            gpu: plan.request.machine.device.name.to_string(),
+            outcome: plan.fit().name(),
+            verdict: plan.verdict.clone(),
+            gpu: device.name.to_string(),
             figures: Some(PlanFigures {
-                used_bytes: plan.peak.device_used_bytes,
-                headroom_bytes: plan.headroom_bytes,
-                gpu_bytes: plan.request.machine.device.total_bytes,
-                iteration: summary.iteration_seconds.map(time),
-                per_token: summary.seconds_per_token.map(time),
+                used_bytes: plan.peak().device_used_bytes,
+                headroom_bytes: plan.headroom_bytes(),
+                gpu_bytes: device.total_bytes,
+                times: plan.times.map(|times| [times.iteration, times.per_token].map(|seconds| seconds.map(time))),
             }),
         }
     }
@@ -104,49 +81,49 @@ pub struct ComparisonView {
     pub phases: Vec<MemoryRow>,
     /// The chart; `None` unless both runs have a plan.
     pub overlay: Option<Overlay>,
+    runs: [SharedRun; 2],
 }
 
 impl ComparisonView {
     /// Compares a pinned run with a changed one, which may be a preview of a fix.
-    pub fn of(pinned: &ComparedRun<'_>, changed: &ComparedRun<'_>, preview: Option<&String>) -> Self {
-        let answers = [pinned.answer, changed.answer];
-        let options: [&Options; 2] = [&pinned.session.options, &changed.session.options];
-        let settings = settings(answers, options);
-        let plans = pinned.plan().zip(changed.plan()).map(|(pinned, changed)| [pinned, changed]);
-        let (headline, detail) = match plans {
-            Some(plans) => (headline(plans, settings.is_empty()), detail(plans, settings.is_empty())),
-            None => match changed.no_plan() {
-                Some(no_plan) => (no_plan.headline, no_plan.detail),
-                None => {
-                    let why = pinned.no_plan().map(|no_plan| no_plan.headline).unwrap_or_default();
-                    (t(text::COMPARE_NO_PINNED).to_owned(), why)
-                }
-            },
-        };
-        let drawn = answers.map(|answer| answer.planned.as_ref().ok());
-        let overlay = match (plans, drawn) {
-            (Some(_), [Some(pinned), Some(changed)]) => Some(Overlay::of([pinned, changed])),
-            _ => None,
+    pub fn of(pinned: &SharedRun, changed: &SharedRun, preview: Option<String>) -> Self {
+        let settings = settings([pinned, changed]);
+        let (headline, detail, plans) = match (&pinned.plan, &changed.plan) {
+            (Ok(pinned), Ok(changed)) => {
+                let plans = [pinned, changed];
+                (headline(plans, settings.is_empty()), detail(plans, settings.is_empty()), Some(plans))
+            }
+            (_, Err(no_plan)) => (no_plan.headline.clone(), no_plan.detail.clone(), None),
+            (Err(no_plan), Ok(_)) => (t(text::COMPARE_NO_PINNED).to_owned(), no_plan.headline.clone(), None),
         };
         Self {
             headline,
             detail,
-            preview: preview.cloned(),
-            tiles: [pinned, changed].map(RunTile::of),
+            preview,
+            tiles: [pinned, changed].map(|run| RunTile::of(run)),
             settings,
             categories: plans.map(categories).unwrap_or_default(),
             phases: plans.map(phases).unwrap_or_default(),
-            overlay,
+            overlay: plans.map(Overlay::of),
+            runs: [pinned, changed].map(SharedRun::clone),
         }
+    }
+
+    /// Both runs at a column of the chart; `None` without one.
+    pub fn moment(&self, column: usize) -> Option<ComparedMoment> {
+        let [pinned, changed] = &self.runs;
+        let (phase, moments) = self.overlay.as_ref()?.moment(column)?;
+        let plans = [pinned.plan.as_ref().ok()?, changed.plan.as_ref().ok()?];
+        Some(ComparedMoment::of(phase, plans, moments))
     }
 }
 
 /// The bytes that the changed run needs more.
-fn difference([pinned, changed]: [&Plan; 2]) -> i128 {
-    i128::from(changed.peak.device_used_bytes) - i128::from(pinned.peak.device_used_bytes)
+fn difference([pinned, changed]: [&ComparedPlan; 2]) -> i128 {
+    i128::from(changed.peak().device_used_bytes) - i128::from(pinned.peak().device_used_bytes)
 }
 
-fn headline(plans: [&Plan; 2], is_same: bool) -> String {
+fn headline(plans: [&ComparedPlan; 2], is_same: bool) -> String {
     if is_same {
         return t(text::COMPARE_SAME_RUN).to_owned();
     }
@@ -167,21 +144,14 @@ fn headline(plans: [&Plan; 2], is_same: bool) -> String {
 }
 
 /// The change in time: per iteration, or per token if the iterations have other numbers of tokens.
-fn detail(plans: [&Plan; 2], is_same: bool) -> String {
+fn detail(plans: [&ComparedPlan; 2], is_same: bool) -> String {
     if is_same {
         return t(text::COMPARE_SAME_RUN_DETAIL).to_owned();
     }
-    let [pinned, changed] = plans.map(Summary::of_plan);
-    let tokens = |plan: &Plan| {
-        let train = &plan.request.train;
-        [train.batch_size, train.gradient_accumulation_steps, plan.request.gpt.block_size()]
-            .map(u128::from)
-            .iter()
-            .product::<u128>()
-    };
-    let (label, times) = match tokens(plans[0]) == tokens(plans[1]) {
-        true => (text::COMPARE_ITERATION, [pinned.iteration_seconds, changed.iteration_seconds]),
-        false => (text::COMPARE_PER_TOKEN, [pinned.seconds_per_token, changed.seconds_per_token]),
+    let [Some(pinned), Some(changed)] = plans.map(|plan| plan.times) else { return String::new() };
+    let (label, times) = match pinned.n_tokens == changed.n_tokens {
+        true => (text::COMPARE_ITERATION, [pinned.iteration, changed.iteration]),
+        false => (text::COMPARE_PER_TOKEN, [pinned.per_token, changed.per_token]),
     };
     match times {
         [Some(before), Some(after)] if before > 0.0 => say(&text::labelled(t(label), time_text(after / before))),
