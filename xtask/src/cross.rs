@@ -3,14 +3,12 @@
 //! One target has the default features and the other has none. The code of a feature is the same for all targets, so
 //! that a check of each pair would find nothing more, and WebGPU's crates take most of a check's time.
 //!
-//! SQLite and ring are C, so each target needs a C compiler. That is the system's cross compiler if installed
-//! (`gcc-mingw-w64` and `gcc-aarch64-linux-gnu` in Debian). Otherwise it is Zig's, from Python's package index.
+//! The build scripts of SQLite and ring compile C, which a check does not need. They get a compiler and an archiver that
+//! only create their output, so that no cross compiler has to be installed.
 
 use crate::{
     failure::{IoContext, Result},
     files,
-    pins::ZIG,
-    python,
     shell::{Shell, note, step},
 };
 use std::{
@@ -22,10 +20,6 @@ use std::{
 struct Target {
     /// rustc's name.
     rust: &'static str,
-    /// Zig's name.
-    zig: &'static str,
-    /// The prefix of the system's cross compiler and archiver.
-    gcc: &'static str,
     /// Cargo's arguments that select features.
     features: &'static [&'static str],
 }
@@ -35,16 +29,16 @@ pub const AGENT: [&str; 5] =
     ["headroom-agent-core", "headroom-train", "headroom-watch", "headroom-server", "headroom-agent"];
 
 const TARGETS: [Target; 2] = [
-    Target { rust: "x86_64-pc-windows-gnu", zig: "x86_64-windows-gnu", gcc: "x86_64-w64-mingw32", features: &[] },
-    Target {
-        rust: "aarch64-unknown-linux-gnu",
-        zig: "aarch64-linux-gnu",
-        gcc: "aarch64-linux-gnu",
-        features: &["--no-default-features"],
-    },
+    Target { rust: "x86_64-pc-windows-gnu", features: &[] },
+    Target { rust: "aarch64-unknown-linux-gnu", features: &["--no-default-features"] },
 ];
 
-/// The C compiler and the archiver for a target.
+/// A C compiler that creates empty object files: the file after `-o`, or nothing for a question about itself.
+const COMPILER: &str = "#!/bin/sh\nwhile [ $# -gt 0 ]; do\n  [ \"$1\" = -o ] && : > \"$2\"\n  shift\ndone\n";
+/// An archiver that creates empty archives: the operation comes before the archive.
+const ARCHIVER: &str = "#!/bin/sh\n: > \"$2\"\n";
+
+/// The programs in place of a C compiler and an archiver.
 struct C {
     compiler: PathBuf,
     archiver: PathBuf,
@@ -53,26 +47,15 @@ struct C {
 /// Checks the agent alone: for every target, and without its features. `cargo xtask lint` checks it together
 /// with the workspace, whose unified features hide one that the agent forgot to request.
 pub fn run(shell: &Shell) -> Result<()> {
-    let mut compilers = Vec::new();
-    for target in &TARGETS {
-        match c_of(shell, target)? {
-            Some(c) => {
-                ensure_std(shell, target)?;
-                compilers.push((target, c));
-            }
-            None => note(&format!(
-                "skipped {}: neither {}-gcc is installed, nor Python 3.11 with venv to fetch Zig's",
-                target.rust, target.gcc
-            )),
-        }
+    if cfg!(windows) {
+        note("skipped the other systems: the programs in place of a C compiler are shell scripts");
+        return clippy(shell, None, &["--no-default-features"]);
     }
+    let c = empty_c(shell)?;
     // One call for all targets would unify their features: code for Unix would be compiled for Windows.
-    for (target, c) in &compilers {
-        clippy(shell, Some((target, c)), target.features)?;
-    }
-    // Without that target's compiler, the agent is still checked without its features.
-    if compilers.iter().all(|(target, _)| target.features.is_empty()) {
-        clippy(shell, None, &["--no-default-features"])?;
+    for target in &TARGETS {
+        ensure_std(shell, target)?;
+        clippy(shell, Some((target, &c)), target.features)?;
     }
     Ok(())
 }
@@ -106,28 +89,12 @@ fn ensure_std(shell: &Shell, target: &Target) -> Result<()> {
     })
 }
 
-fn c_of(shell: &Shell, target: &Target) -> Result<Option<C>> {
-    let own = |program: &str| shell.which(&format!("{}-{program}", target.gcc));
-    if let (Some(compiler), Some(archiver)) = (own("gcc"), own("ar")) {
-        return Ok(Some(C { compiler, archiver }));
-    }
-    if cfg!(windows) {
-        return Ok(None);
-    }
-    let list = shell.root.join("xtask/zig.txt");
-    let Some(environment) = python::ensure(shell, ZIG, &list)? else { return Ok(None) };
-    let folder = shell.target.join("xtask").join("zig");
+fn empty_c(shell: &Shell) -> Result<C> {
+    let folder = shell.target.join("xtask").join("empty_c");
     fs::create_dir_all(&folder).doing(|| format!("create {}", folder.display()))?;
-    let script = |name: &str, words: &str| {
-        let path = folder.join(format!("{name}-{}", target.zig));
-        // Crates that call a C compiler pass the target in rustc's form, which Zig does not accept.
-        let text = format!(
-            "#!/bin/sh\nfor word; do shift; case $word in --target=*) ;; *) set -- \"$@\" \"$word\" ;; esac; done\n\
-             ZIG_GLOBAL_CACHE_DIR='{cache}' exec '{python}' -m ziglang {words} \"$@\"\n",
-            cache = folder.join("cache").display(),
-            python = environment.python().display(),
-        );
-        files::write_program(&path, &text).map(|()| path)
+    let program = |name: &str, text: &str| {
+        let path = folder.join(name);
+        files::write_program(&path, text).map(|()| path)
     };
-    Ok(Some(C { compiler: script("cc", &format!("cc -target {}", target.zig))?, archiver: script("ar", "ar")? }))
+    Ok(C { compiler: program("cc", COMPILER)?, archiver: program("ar", ARCHIVER)? })
 }

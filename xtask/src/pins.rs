@@ -86,15 +86,6 @@ pub const MKDOCS: Pin = Pin {
     why: "builds another test page, if Python is installed",
 };
 
-/// A C compiler for every target without one on this machine. xtask/zig.txt has the same version.
-pub const ZIG: Pin = Pin {
-    package: "ziglang",
-    version: "0.17.1",
-    brings: "zig",
-    source: Source::Pip,
-    why: "compiles C for other systems, if Python is installed",
-};
-
 /// A library that compiles CUDA C++ to PTX. Version 12.4, because drivers from 550 on accept its output;
 /// xtask/nvrtc.txt has the same version.
 pub const NVRTC: Pin = Pin {
@@ -125,7 +116,7 @@ pub const PTXAS_NEWEST: Pin = Pin {
 };
 
 /// All downloads, for `cargo xtask help`.
-pub const ALL: &[Pin] = &[WASM_BINDGEN, BINARYEN, ESBUILD, AXE, MDBOOK, MKDOCS, ZIG, NVRTC, PTXAS, PTXAS_NEWEST];
+pub const ALL: &[Pin] = &[WASM_BINDGEN, BINARYEN, ESBUILD, AXE, MDBOOK, MKDOCS, NVRTC, PTXAS, PTXAS_NEWEST];
 
 impl Pin {
     /// Returns the version as the program prints it; binaryen prints only the major version.
@@ -174,7 +165,6 @@ mod tests {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is a directory of the workspace");
         for (pin, list) in [
             (MKDOCS, "tests/hosts/mkdocs/requirements.txt"),
-            (ZIG, "xtask/zig.txt"),
             (NVRTC, "xtask/nvrtc.txt"),
             (PTXAS, "xtask/nvrtc.txt"),
             (PTXAS_NEWEST, "xtask/nvrtc.txt"),
