@@ -393,6 +393,7 @@ const LONGEST: &str = "Math.max(...[...document.querySelectorAll('*')].flatMap((
 #[test]
 fn reduced_motion_disables_animation() {
     tell("reduced_motion_disables_animation", async |page| {
+        page.prefer(&[("prefers-reduced-motion", "no-preference")]).await;
         assert!(page.value::<f64>(LONGEST).await > 0.0, "nothing moves at all: the next line would prove nothing");
         page.prefer(&[("prefers-reduced-motion", "reduce")]).await;
         assert_eq!(page.value::<f64>(LONGEST).await, 0.0, "seconds");
