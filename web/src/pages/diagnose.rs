@@ -69,7 +69,7 @@ impl Fields {
                 pasted.options.attention = headroom_planner::train_config::Attention::Math;
             }
         });
-        browser::focus("answer");
+        browser::scroll_to("answer");
     }
 }
 

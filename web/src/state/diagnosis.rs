@@ -4,7 +4,8 @@ use headroom_planner::{
     nanogpt::{Severity, Source},
     oom::{
         Agreement, Cause, Diagnosis, Explanation, Kind, Match, MatchingRun, Message, Report, diagnose,
-        diagnosis::diagnose_trainer, shape,
+        diagnosis::{agreement, diagnose_trainer},
+        shape,
     },
     session::Options,
     trainers::{input::Input, launch::input_in},
@@ -40,7 +41,7 @@ pub struct Candidate {
     pub phase: &'static str,
     /// Whether the figures agree to the digit.
     pub exact: bool,
-    /// The runs that contain it: a description and a config each.
+    /// The runs that contain it and agree with the message: a description and a config each.
     pub runs: Vec<(String, String)>,
 }
 
@@ -115,6 +116,10 @@ pub fn shown(pasted: &str, config: &str, options: &Options) -> Option<ShownDiagn
         }
         _ => None,
     };
+    let mut shown = explained(&diagnosis.report, explanation, diagnosis.explains_last);
+    if let Some(message) = message {
+        keep_agreeing(&mut shown.candidates, message, &diagnosis.options);
+    }
     Some(ShownDiagnosis {
         config_fault: if is_refused { t(text::CONFIG_WITHOUT_SETTINGS) } else { "" },
         problems: problems(&diagnosis)
@@ -140,8 +145,19 @@ pub fn shown(pasted: &str, config: &str, options: &Options) -> Option<ShownDiagn
             .as_ref()
             .and_then(|resolved| resolved.settings.unread.first().map(|file| file.name.clone())),
         session,
-        ..explained(&diagnosis.report, explanation, diagnosis.explains_last)
+        ..shown
     })
+}
+
+/// Removes the runs that have a tensor of the requested size and do not agree with the message's other figures.
+fn keep_agreeing(candidates: &mut [Candidate], message: &Message, options: &Options) {
+    let agrees = |config: &str| {
+        let found = agreement(message, &parse(config).sources, options);
+        matches!(found, Some(Agreement::Exact | Agreement::Close))
+    };
+    for candidate in candidates {
+        candidate.runs.retain(|(_, config)| agrees(config));
+    }
 }
 
 /// Diagnoses a message for the run of another trainer in the text or in the config's field. `None` without one.
@@ -272,6 +288,13 @@ mod tests {
         let shown = shown(MESSAGE, "", &Options::default()).expect("an answer");
         assert!(shown.unsolved.is_some() && shown.fixes.is_none() && shown.session.is_none());
         assert_eq!(shown.candidates[0].tensor, "logits (65536, 50304) bfloat16");
+        // A run of the list agrees with the message, and a batch size that only has the requested size is left out.
+        let runs: Vec<_> = shown.candidates.iter().flat_map(|candidate| &candidate.runs).collect();
+        assert!(runs.iter().any(|(label, _)| label == "64 × 1024"), "{runs:?}");
+        for (label, config) in &runs {
+            let explained = super::shown(MESSAGE, config, &Options::default()).expect("an answer");
+            assert_ne!(explained.agreement, t(text::AGREES_NOT), "{label}");
+        }
         assert_eq!(shown.parts.iter().map(|part| part.bytes).sum::<u64>(), shown.gpu_bytes);
     }
 

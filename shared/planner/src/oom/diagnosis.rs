@@ -92,6 +92,13 @@ pub fn diagnose_run(text: &str, sources: &[Source], options: &Options, names_gpu
     }
 }
 
+/// How well the run of a config agrees with a message, on the GPU of the options. `None` without a plan.
+#[must_use]
+pub fn agreement(message: &Message, sources: &[Source], options: &Options) -> Option<Agreement> {
+    let request = resolve(sources, options).request;
+    explain(Some(message), || plan(request?).ok()).agreement
+}
+
 /// The explanation of a report's message.
 struct Explained<R, T> {
     explanation: Explanation<R>,

@@ -32,11 +32,13 @@ pub fn candidates(
         }
     };
     let rows: Vec<_> = found.iter().map(row).collect();
+    let has_runs = found.iter().any(|candidate| !candidate.runs.is_empty());
+    let hint = has_runs.then(|| view! { <p class="diagnose__hint">{t(text::CANDIDATES_HINT)}</p> });
     Some(
         view! {
             <details class="panel diagnose__candidates" prop:open=flag(is_open)>
                 <summary class="panel-title">{say(&text::candidates_counted(found.len()))}</summary>
-                <p class="diagnose__hint">{t(text::CANDIDATES_HINT)}</p>
+                {hint}
                 <ol class="diagnose__tensors" data-testid="candidates">{rows}</ol>
             </details>
         }

@@ -8,7 +8,7 @@ use super::{
         trainer::{TrainerPage, TrainerSession},
         trainer_form,
     },
-    calculator::{FixList, LARGER},
+    calculator::LARGER,
     *,
 };
 use headroom_planner::{
